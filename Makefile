@@ -13,6 +13,7 @@ PROXY_SECONDS ?= 600
 TRANSFER_KILLS ?= 50
 SESSION_REQUESTS ?= 100000
 SMR_ROUNDS ?= 3
+SMR_FAILOVERS ?= 1000
 KV_ROUNDS ?= 7
 STORE_FAULTS ?= 100 30 20
 STORE_CUTS ?= 100
@@ -33,7 +34,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
+.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-smr-long bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -107,6 +108,11 @@ bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis, Sentinel; 10 m
 	@python3 scripts/bench_smr.py $(BUILD) --rounds $(SMR_ROUNDS) --out $(BUILD)/bench-smr-beside.json
 	@$(BUILD)/holdfast bench smr --failovers 100 --with $(BUILD)/bench-smr-beside.json --out $(BUILD)/bench-smr.json \
 		--html $(BUILD)/bench-smr.html $(BENCH_ARGS)
+
+bench-smr-long: all ## The replicated log at full length: failovers (SMR_FAILOVERS=1000), cuts, lost followers, changes of members: 30 min
+	@$(BUILD)/holdfast bench smr --failovers $(SMR_FAILOVERS) --cuts 200 --seconds 60 --entries 10000000 \
+		--out $(BUILD)/bench-smr-long.json $(BENCH_ARGS)
+	@$(BUILD)/holdfast bench smr members
 
 bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while all rails are cut 20 times: 5 min
 	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \

@@ -2,6 +2,7 @@
 #include <holdfast/kv.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #define KV(member)     HF_CONFIG_INTO(struct hf_kv_config, member)
 #define MEMBER(member) HF_CONFIG_INTO(struct hf_kv_member, member)
@@ -34,6 +35,13 @@ static const struct hf_config_key kv_keys[] = {
 	{"op_budget_ms", HF_CONFIG_MILLISECONDS, KV(budget_ns)},
 };
 
+static const char *check(const void *out)
+{
+	const struct hf_kv_config *config = out;
+
+	return strlen(config->cluster) > 15 ? "the name of a cluster has at most 15 bytes" : NULL;
+}
+
 struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out)
 {
 	*config_out = (struct hf_kv_config){0};
@@ -42,5 +50,6 @@ struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out)
 		.keys = kv_keys,
 		.key_count = sizeof(kv_keys) / sizeof(*kv_keys),
 		.out = config_out,
-		.required = true};
+		.required = true,
+		.check = check};
 }

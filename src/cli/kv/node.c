@@ -71,13 +71,12 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 		hf_kv_leave(kv);
 		while (!status.failed && !hf_kv_has_left(kv))
 			(void)hf_loop_turn(loop, LEAVE_NS);
-		if (status.failed)
-			rc = hf_error_set(&error, -EIO, "%s has left its cluster, because its log cannot be written",
-				node_config->name);
 	}
 	hf_kv_close(kv);
 	hf_node_close(node);
 	hf_loop_destroy(loop);
+	if (status.failed)
+		return cli_fail("kv", "%s has left its cluster, because its log cannot be written", node_config->name);
 	return rc == 0 ? cli_flush("kv") : cli_refuse("kv", "%s", error.text);
 }
 
