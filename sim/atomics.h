@@ -3,8 +3,8 @@
  * In each mode of a region, on NICs with and without what that mode needs to know. Whatever the memory holds in
  * between, the values that were asked for and answered must be those of words that change one at a time:
  *   linear      for each word, checkers/linear.h explains every answer
- *   lost        an atomic that fails had a reason: its client died, or its grant ended, or its outcome can not be known
- *               in this mode
+ *   lost        an atomic that fails had a reason: its client died, a process stood still beyond its lease, its grant
+ *               ended, or its outcome can not be known in this mode; it takes no effect afterwards
  *   quiet       when nobody does anything any more the memory holds values, and slots of vqps that ended are back
  *   liveness    when all has healed there is progress
  *
@@ -25,6 +25,8 @@
 #define ATOMICS_OPS     400u
 #define ATOMICS_DEPTH   6u
 #define ATOMICS_SERVED  64u
+
+#define ATOMICS_LEASE_NS (300 * NS_MS) /* and the budget, where a process stands still for longer */
 
 enum atomics_kind { ATOMICS_CAS, ATOMICS_FAA, ATOMICS_READ };
 
@@ -71,6 +73,7 @@ struct atomics {
 	enum hf_policy policy;
 	bool hca;     /* atomicity ends at the NIC */
 	bool revokes; /* the owner takes access away and gives it again */
+	bool stalls;  /* a process stands still for longer than its lease */
 	bool crashed, may_be_unknown, stopping;
 	uint64_t succeeded_since_quiet;
 	struct outcome *outcome;

@@ -17,6 +17,7 @@
 #define GRANT_NS_MAX (40 * NS_MS)
 #define RETRY_NS     (5 * NS_MS)
 #define BUDGET_NS    (2 * NS_S)
+#define STALLED      6u /* times as seldom where a process stands still for long: there is work at the end of that */
 #define ACCESS       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 _Static_assert(ATOMICS_OPS * 8 <= MEMORY_BYTES, "a client has a result for each op");
@@ -140,7 +141,8 @@ static bool post(struct atomics_side *side, uint64_t now_ns)
 	}
 	if (hf_vqp_post_send(side->vqp, &wr, &bad) != 0)
 		world_violate(world, "posting", "a well-formed wr was refused");
-	side->next_ns = now_ns + (world_chance(world, 500000) ? 0 : world_range(world, 0, REST_NS_MAX));
+	side->next_ns = now_ns + (world_chance(world, 500000) ? 0 : world_range(world, 0, REST_NS_MAX)) *
+					 (side->run->stalls ? STALLED : 1);
 	return true;
 }
 
@@ -288,7 +290,7 @@ static void configure(struct atomics_side *side, struct hf_node_config *config)
 	config->heartbeat_ns = 5 * NS_MS;
 	config->heartbeat_misses = 4;
 	config->failback_ns = 20 * NS_MS;
-	config->budget_ns = BUDGET_NS;
+	config->budget_ns = side->run->stalls ? ATOMICS_LEASE_NS : BUDGET_NS;
 	config->timeout = 8;
 	config->retry_cnt = 2;
 }

@@ -14,6 +14,8 @@
 #define SETTLE_NS       (200 * NS_MS) /* for confirmations, and the owner's look into the slots */
 #define CONFIRM_NS      (4 * NS_S)    /* for those that wait for a rail */
 #define REVOKE_SEEDS    4u            /* of so many seeds by uid one has grants that end */
+#define STALL_SEEDS     6u            /* of so many seeds one has a process that stands still beyond its lease */
+#define STALL_NS_MAX    (1500 * NS_MS)
 #define OFF_HOME_NS     NS_MS /* more than a NIC that is atomic with nobody else holds the result of an atomic back */
 #define NEVER           0xdeadull /* no word ever holds it: a READ is a CAS that fails */
 #define ATOMICS_FAULTS                                                                                                 \
@@ -95,7 +97,10 @@ void atomics_completed(struct atomics_side *side, const struct ibv_wc *wc)
 	}
 	if (wc->vendor_err == HF_WC_NOT_EXECUTED)
 		linear_withdraw(&run->words[op->word], op->linear);
-	if (!run->crashed && !run->may_be_unknown && !run->revokes) {
+	else
+		linear_doubt(&run->words[op->word], op->linear, run->world->now_ns);
+	run->outcome->unknown += wc->vendor_err != HF_WC_NOT_EXECUTED;
+	if (!run->crashed && !run->stalls && !run->may_be_unknown && !run->revokes) {
 		world_violate(run->world, "lost", "wr %" PRIu64 " failed with status %d although a path came back",
 			wc->wr_id, (int)wc->status);
 	}
@@ -118,6 +123,7 @@ static void set_up(struct atomics *run, struct world *world, struct outcome *out
 		run->may_be_unknown = false;
 	}
 	run->revokes = run->mode == HF_ATOMIC_UID && world->seed % REVOKE_SEEDS == 0;
+	run->stalls = world->seed % STALL_SEEDS == 1;
 	network_init(&run->network, world);
 	run->network.stream_limit_ns = 8 * NS_S;
 	for (unsigned i = 0; i <= ATOMICS_CLIENTS; i++) {
@@ -250,20 +256,26 @@ static void check(struct atomics *run)
 static void run(struct world *world, struct outcome *outcome)
 {
 	struct atomics *run = calloc(1, sizeof(*run));
-	struct process *clients[ATOMICS_CLIENTS];
+	struct process *processes[ATOMICS_CLIENTS + 1];
 	struct hf_vqp_counters counters;
 	uint64_t quiet_ns = world_range(world, 100 * NS_MS, 600 * NS_MS);
+	uint32_t allowed = ATOMICS_FAULTS;
 
 	ensure(run != NULL);
 	set_up(run, world, outcome);
-	process_start(run->sides[0].endpoint.process);
-	for (unsigned i = 0; i < ATOMICS_CLIENTS; i++)
-		process_start(clients[i] = run->sides[i + 1].endpoint.process);
-	/* The owner lives: what his memory held would be gone with him. */
-	faults_plan(&run->faults, &run->network, clients, ATOMICS_CLIENTS,
-		/* a qp that cannot be fenced is destroyed, and its results with it: by uid nothing is lost with them */
-		run->mode == HF_ATOMIC_UID ? ATOMICS_FAULTS | FAULT_BIT(FAULT_FENCE_FAILS) : ATOMICS_FAULTS,
-		(unsigned)world_range(world, 0, 10), quiet_ns);
+	for (unsigned i = 0; i <= ATOMICS_CLIENTS; i++)
+		process_start(processes[i] = run->sides[i].endpoint.process);
+	if (run->mode == HF_ATOMIC_UID) /* a qp that cannot be fenced is destroyed, and its results with it */
+		allowed |= FAULT_BIT(FAULT_FENCE_FAILS);
+	if (run->stalls) {
+		faults_plan(&run->faults, &run->network, processes, ATOMICS_CLIENTS + 1,
+			allowed & ~FAULT_BIT(FAULT_PROCESS_CRASH), (unsigned)world_range(world, 0, 5),
+			quiet_ns += STALL_NS_MAX);
+		faults_plan_stall(&run->faults, FAULT_PAUSE, ATOMICS_LEASE_NS);
+	} else { /* the owner lives: what its memory held would be gone with it */
+		faults_plan(&run->faults, &run->network, processes + 1, ATOMICS_CLIENTS, allowed,
+			(unsigned)world_range(world, 0, 10), quiet_ns);
+	}
 	world_run_until(world, quiet_ns);
 	run_until_alive(run, quiet_ns + LIVE_NS);
 	run_until_idle(run, world->now_ns + IDLE_NS);

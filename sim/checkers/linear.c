@@ -27,6 +27,11 @@ void linear_complete(struct linear *linear, size_t index, uint64_t original, uin
 	linear->ops[index].completed_ns = completed_ns;
 }
 
+void linear_doubt(struct linear *linear, size_t index, uint64_t completed_ns)
+{
+	linear->ops[index].completed_ns = completed_ns;
+}
+
 void linear_withdraw(struct linear *linear, size_t index)
 {
 	linear->ops[index].placed = true; /* so it explains nothing */

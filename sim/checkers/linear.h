@@ -32,6 +32,8 @@ struct linear {
 size_t linear_post(struct linear *linear, bool is_cas, uint64_t argument, uint64_t compare, uint64_t now_ns);
 /* completed_ns: UINT64_MAX when nobody was told. */
 void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t completed_ns);
+/* Its client was told that the outcome is unknown: it had taken effect by then, or never does. */
+void linear_doubt(struct linear *linear, size_t index, uint64_t completed_ns);
 /* It did not take effect. */
 void linear_withdraw(struct linear *linear, size_t index);
 /* NULL: it could. Otherwise what is wrong, in words. */
