@@ -14,6 +14,7 @@
 #define LEASE_NS        (BUDGET_NS / 2) /* by default */
 #define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
 #define STALL_NS_MAX    (5 * NS_S)
+#define FENCED_SEEDS    4u            /* of so many seeds of `grants` one has NICs that take access by a fence alone */
 #define BUDGET_NS_SHORT (600 * NS_MS) /* where devices keep no leases (D9): in as many seeds of `grants` */
 #define HOLDUP_NS_MAX   (2500 * NS_MS)
 #define REPEAT_SEEDS    2u /* of so many seeds of `grants` one has WRITEs that may be repeated */
@@ -338,6 +339,30 @@ static void check_memory(struct vq *vq)
 		world_violate(vq->world, "memory", "the counter is not the sum of what took effect");
 }
 
+static const struct vq_served *not_over(const struct vq *vq)
+{
+	for (unsigned i = 0; i < vq->server.server.count; i++) {
+		const struct vq_served *served = &vq->server.server.served[i];
+
+		if (served->vqp != NULL && hf_vqp_state(served->vqp) == HF_VQP_UP &&
+			served->over_ns != served->ended_ns)
+			return served;
+	}
+	return NULL;
+}
+
+/* What was taken away is off on all rails, also on one whose fence fails. */
+static void run_until_over(struct vq *vq, uint64_t limit_ns)
+{
+	struct world *world = vq->world;
+
+	while (world->violations == 0 && world->now_ns < limit_ns && not_over(vq) != NULL)
+		world_run_until(world, world->now_ns + NS_MS);
+	if (world->violations == 0 && not_over(vq) != NULL)
+		world_violate(
+			world, "liveness", "a grant of vqp %u ended, and is never over", hf_vqp_num(not_over(vq)->vqp));
+}
+
 static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
 {
 	vq->world = world;
@@ -419,6 +444,8 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	if (variant == LANES)
 		make_lanes(vq);
 	stalls = world->seed % STALL_SEEDS == 1 && !vq->only_data_faults;
+	if (vq->revokes && world->seed % FENCED_SEEDS == 1)
+		vq->caps_masked |= HF_DEV_ACCESS_IN_RTS;
 	no_device_leases = vq->revokes && world->seed % STALL_SEEDS == 5;
 	if (no_device_leases) {
 		vq->caps_masked |= HF_DEV_LEASE;
@@ -441,6 +468,7 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	run_until_idle(vq, world->now_ns + BUDGET_NS + LIVE_NS);
 	if (world->violations == 0)
 		check_memory(vq);
+	run_until_over(vq, world->now_ns + vq->budget_ns);
 	if (vq->client.client.vqp != NULL) {
 		hf_vqp_counters(vq->client.client.vqp, &counters);
 		outcome->failovers += counters.failovers;

@@ -85,9 +85,13 @@ static void retire_backup(struct path *path)
 	(void)hf_qp_fence(path->qp);
 }
 
-static bool backup_is_off(const struct hf_vqp *vqp, const struct path *path)
+static bool backup_is_off(struct hf_vqp *vqp, unsigned rail)
 {
-	return path->qp == NULL || (path->access & ~vqp->access) == 0 || hf_qp_fence(path->qp) == 0;
+	const struct path *path = &vqp->backup[rail];
+
+	if (path->qp == NULL || (path->access & ~vqp->access) == 0)
+		return true;
+	return path->withdrawn && backup_is_withdrawn(vqp, rail, vqp->node->turned_ns);
 }
 
 static void tell_given(struct hf_vqp *vqp)
@@ -98,16 +102,16 @@ static void tell_given(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message.head);
 }
 
-static bool backups_are_off(const struct hf_vqp *vqp)
+static bool backups_are_off(struct hf_vqp *vqp)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		if (!backup_is_off(vqp, &vqp->backup[i]))
+		if (!backup_is_off(vqp, i))
 			return false;
 	return true;
 }
 
 /* On every path: nothing that is not granted, and what was given. */
-static bool is_settled(const struct hf_vqp *vqp)
+static bool is_settled(struct hf_vqp *vqp)
 {
 	const struct path *path = vqp->path;
 	bool fenced = path->qp == NULL || (vqp->path_broken && vqp->fence == FENCE_DONE);
@@ -122,7 +126,7 @@ static bool is_settled(const struct hf_vqp *vqp)
 }
 
 /* The path of an earlier grant is fenced and its queues were read; backups have no receives. */
-static bool earlier_grants_are_over(const struct hf_vqp *vqp)
+static bool earlier_grants_are_over(struct hf_vqp *vqp)
 {
 	const struct path *path = vqp->path;
 
@@ -194,8 +198,8 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (!apply(vqp, &vqp->backup[i]))
 			retire_backup(&vqp->backup[i]);
-	if (taken == 0 && given != 0)
-		tell_given(vqp);
+	if (taken == 0 && given != 0 && !cycle)
+		tell_given(vqp); /* else the exchange tells it, behind which the qp allows it */
 	if (vqp->path->qp != NULL && (taken != 0 || cycle))
 		marks_broken(vqp); /* the next qp is of the new grant */
 	if (is_settled(vqp)) {
@@ -250,15 +254,19 @@ static void keep_refusal(struct hf_vqp *vqp)
 
 void access_settle(struct hf_vqp *vqp)
 {
-	if (vqp->evidence.grant == vqp->grants.theirs)
+	bool same = vqp->evidence.grant == vqp->grants.theirs;
+	bool more = (vqp->evidence.access & ~vqp->remote_access) != 0;
+
+	if (same)
 		keep_refusal(vqp);
 	vqp->grants.refused = IBV_WC_SUCCESS;
 	vqp->remote_access = vqp->evidence.access;
-	if (vqp->evidence.grant == vqp->grants.theirs)
+	/* The other ends of backups are of the grant before, or do not allow yet what was given in this one. */
+	for (unsigned i = 0; vqp->recovery.picks && (!same || more) && i < HF_RAILS_MAX; i++)
+		path_destroy(vqp->node, &vqp->backup[i]);
+	if (same)
 		return;
 	vqp->grants.theirs = vqp->evidence.grant;
-	for (unsigned i = 0; vqp->recovery.picks && i < HF_RAILS_MAX; i++)
-		path_destroy(vqp->node, &vqp->backup[i]); /* their ends of them are of the grant before */
 	if (vqp->grants.armed != vqp->grants.theirs)
 		end_grant(vqp);
 }

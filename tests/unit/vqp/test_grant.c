@@ -388,6 +388,43 @@ static void a_wr_that_the_grant_never_allowed_is_an_error_of_the_program(void **
 	pair_close(&pair);
 }
 
+static int fence_that_fails(struct hf_qp *qp)
+{
+	(void)qp;
+	return -EIO;
+}
+
+static bool both_have_a_backup(struct pair *pair)
+{
+	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
+}
+
+/* As the NIC of that rail has died: its backup is destroyed, and the other rail is well. */
+static void a_revocation_does_not_wait_for_a_backup_that_cannot_be_fenced(void **state)
+{
+	static struct hf_dev_ops ops;
+	const struct hf_dev_ops *true_ops;
+	struct hf_dev *dev;
+	struct pair pair;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ACCESS_IN_RTS;
+	open_pair(&pair);
+	pair.b.node->config.budget_ns = 400000000;
+	assert_true(pair_until(&pair, both_have_a_backup));
+	dev = hf_node_dev(pair.b.node, 1);
+	true_ops = dev->ops;
+	ops = *true_ops;
+	ops.qp_fence = fence_that_fails;
+	dev->ops = &ops;
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_BOTH, false), 0); /* nothing else is offered there */
+	set_access(&pair, IBV_ACCESS_REMOTE_READ);
+	assert_null(pair.b.vqp->backup[1].qp);
+	dev->ops = true_ops;
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
 static void without_flags_that_change_in_rts_the_qp_is_cycled(void **state)
 {
 	pair_caps_masked = HF_DEV_ACCESS_IN_RTS;
@@ -412,6 +449,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this),
 		cmocka_unit_test(no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard),
 		cmocka_unit_test(a_wr_that_the_grant_never_allowed_is_an_error_of_the_program),
+		cmocka_unit_test(a_revocation_does_not_wait_for_a_backup_that_cannot_be_fenced),
 		cmocka_unit_test(without_flags_that_change_in_rts_the_qp_is_cycled),
 	};
 
