@@ -60,7 +60,8 @@ void home_reached(struct hf_vqp *vqp)
 
 bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns)
 {
-	return vqp->home_wait_ns != 0 && now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
+	return vqp->home_wait_ns != 0 && vqp->sends.next < vqp->sends.tail &&
+	       now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
 }
 
 /* ---- the owner ---- */

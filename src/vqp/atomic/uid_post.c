@@ -311,7 +311,7 @@ void uid_post_pump(struct hf_vqp *vqp)
 	const char *why;
 
 	if (!make_client(vqp)) {
-		vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		vqp_abort(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
 	uid = vqp->uid;

@@ -108,6 +108,8 @@ static void advance(struct hf_vqp *vqp, uint64_t end)
 {
 	struct request_log *log = &vqp->sends;
 
+	if (log->next < end)
+		home_reached(vqp); /* whatever waited for it is posted, or is no more */
 	for (; log->next < end; log->next++)
 		if (!request_log_at(log, log->next)->done)
 			posted(vqp, request_log_at(log, log->next));

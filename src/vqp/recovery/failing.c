@@ -22,8 +22,7 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 		vqp->changed(vqp, vqp->context);
 }
 
-/* What only the responder says. */
-static bool is_refusal(enum ibv_wc_status status)
+bool vqp_is_refusal(enum ibv_wc_status status)
 {
 	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
 	       status == IBV_WC_RNR_RETRY_EXC_ERR;
@@ -37,7 +36,7 @@ static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_sta
 	end_for_status(vqp, wrs.first);
 	vqp_move(vqp, HF_VQP_ERROR);
 	region_leave(vqp);
-	wrs.refused = is_refusal(wrs.first);
+	wrs.refused = vqp_is_refusal(wrs.first);
 	vqp->ending.wrs = wrs;
 	ending_begin(&vqp->ending, next, tell);
 	vqp->path_broken = true;

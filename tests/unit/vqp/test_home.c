@@ -120,8 +120,10 @@ static void who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despai
 	pair_connect(&pair);
 	vqp = pair.a.vqp;
 	home_wait(vqp, 1);
+	vqp->sends.tail++; /* an atomic waits */
 	assert_false(home_despairs(vqp, vqp->home_wait_ns - 1));
 	assert_true(home_despairs(vqp, vqp->home_wait_ns + vqp->node->config.budget_ns + 1));
+	vqp->sends.tail--;
 	home_reached(vqp);
 	pair_close(&pair);
 }
@@ -610,12 +612,39 @@ static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void
 static void a_wait_that_began_in_this_turn_has_not_lasted_for_ever(void **state)
 {
 	struct hf_node node = {.config = {.budget_ns = 100}};
-	struct hf_vqp vqp = {.node = &node, .home_wait_ns = 1000};
+	struct hf_vqp vqp = {.node = &node, .home_wait_ns = 1000, .sends = {.tail = 1}};
 
 	(void)state;
 	assert_false(home_despairs(&vqp, 990));
 	assert_false(home_despairs(&vqp, 1100));
 	assert_true(home_despairs(&vqp, 1101));
+}
+
+/* As when the grant of the atomic that waited has ended, or only a confirmation of a UID is owed. */
+static void nothing_despairs_where_no_wr_waits_for_the_home(void **state)
+{
+	struct hf_node node = {.config = {.budget_ns = 100}};
+	struct hf_vqp vqp = {.node = &node, .home_wait_ns = 1000, .sends = {.next = 7, .tail = 7}};
+
+	(void)state;
+	assert_false(home_despairs(&vqp, 1101));
+}
+
+/* The atomic was ended by a revocation: a WRITE that is posted next does not inherit its wait. */
+static void a_wr_that_is_posted_ends_the_wait_for_the_home(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	home_wait(pair.a.vqp, 1);
+	assert_int_equal(pair_write(&pair, 0, 0, 64, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(pair.a.vqp->home_wait_ns, 0);
+	pair_close(&pair);
 }
 
 int main(int argc, char **argv)
@@ -637,6 +666,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_owners_atomic_in_doubt_is_sent_again_where_the_region_says_so),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
 		cmocka_unit_test(a_wait_that_began_in_this_turn_has_not_lasted_for_ever),
+		cmocka_unit_test(nothing_despairs_where_no_wr_waits_for_the_home),
+		cmocka_unit_test(a_wr_that_is_posted_ends_the_wait_for_the_home),
 		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),
 	};
 
