@@ -67,6 +67,8 @@ void smr_abort(struct hf_smr *smr, const char *why)
 	smr_for_links (link, smr) {
 		link->stage = SMR_STAGE_NONE;
 		link->life++;
+		link->fetching = false;
+		link->ends[SMR_OUT].stale |= smr_recycle_reads(link);
 	}
 	smr_follow_reset(smr);
 	end_calls(smr);

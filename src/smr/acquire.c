@@ -91,6 +91,15 @@ static void promise(struct smr_link *link)
 		link->stage = SMR_STAGE_PROMISING;
 }
 
+/* At each pulse. A log may be taken away while no wr is out that would fail, as while disks are awaited. */
+void smr_acquire_pulse(struct hf_smr *smr)
+{
+	smr_for_links (link, smr)
+		if (link->stage >= SMR_STAGE_HEAD && link->ends[SMR_OUT].vqp != NULL &&
+			!hf_vqp_armed(link->ends[SMR_OUT].vqp))
+			smr_mark_lost(link);
+}
+
 static bool step_link(struct smr_link *link)
 {
 	struct hf_smr *smr = link->smr;

@@ -317,6 +317,7 @@ static bool is_overdue(const struct hf_smr_request *request, uint64_t now_ns)
 static bool look_at(struct hf_smr_client *client, struct hf_smr_request *request, uint64_t now_ns)
 {
 	if (is_overdue(request, now_ns)) {
+		request->doubt |= request->state == SENT;
 		land(request);
 		give_up(request, -ETIMEDOUT);
 		return false;

@@ -43,8 +43,8 @@ static void see_number(struct smr_durable *durable)
 	if (smr_grant_promise(smr, &number) && number > durable->number) {
 		durable->number = number;
 		durable->at = durable->sure; /* what was not decided counts when it has this number (R-S24) */
-	} else {
-		/* told under the number that these slots have */
+	} else if (smr->restore == NULL) {
+		/* told under the number that these slots have; the commit of a snapshot is not */
 		durable->sure = smr->commit < durable->at ? smr->commit : durable->at;
 	}
 }
@@ -60,7 +60,7 @@ static bool put_slot(struct smr_durable *durable, uint64_t index, bool any)
 	memcpy(smr->copy, smr_slot_at(smr, index), smr->geometry.slot_bytes);
 	if (smr_slot_judge(&smr->geometry, smr->copy, index, &slot) != SMR_SLOT_VALID)
 		return false;
-	if (!any && index >= smr->commit && smr_slot_number(&slot) != durable->number)
+	if (!any && (index >= smr->commit || smr->restore != NULL) && smr_slot_number(&slot) != durable->number)
 		return false;
 	durable->head.bytes =
 		smr_wal_put(durable->batch + SMR_WAL_BATCH_HEAD, bytes, SMR_WAL_SLOT, smr->copy, smr_slot_bytes(&slot));

@@ -23,9 +23,6 @@ void smr_durable_seen(struct smr_link *link, const uint8_t *words)
 		return;
 	if (smr_slot_open(get_le64(words + 8 * (size_t)SMR_PUBLIC_APPLIED), &applied))
 		link->public[SMR_PUBLIC_APPLIED] = applied;
-	/* Its log is promised to another leader (R-S5). While the disks are awaited, no wr is out that would fail. */
-	if (number > link->smr->number && link->stage >= SMR_STAGE_PROMISED)
-		smr_mark_lost(link);
 	if (number != link->durable_number) {
 		link->durable_number = number;
 		link->durable = link->durable_next = 0;

@@ -70,6 +70,29 @@ static void tell_commit(struct hf_smr *smr)
 		publish(word, htole64(smr_slot_seal(smr->commit)));
 }
 
+/* What was accepted here before a snapshot that covers it may have lost to another value: the commit that is told now
+ * would make it a decided one. Between two holders nobody else writes here. */
+static void forget_covered(struct hf_smr *smr)
+{
+	if (smr->forgot == smr->oldest)
+		return;
+	for (uint64_t place = 0; place < smr->geometry.slots; place++) {
+		uint8_t *slot = smr_slot_at(smr, place);
+
+		if (get_le64(slot + SMR_SLOT_INDEX) < smr->oldest)
+			publish((_Atomic uint64_t *)(void *)(slot + SMR_SLOT_ACCEPT), 0);
+	}
+	smr->forgot = smr->oldest;
+}
+
+/* A WRITE of this member that is still out may be continued, and would read slots of the next holder (R-S14). */
+static void end_readers(struct hf_smr *smr)
+{
+	smr_for_links (link, smr)
+		if (smr_recycle_reads(link))
+			smr_link_remake(link, SMR_OUT);
+}
+
 bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out)
 {
 	const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(smr->log + SMR_LOG_PROMISE);
@@ -125,11 +148,14 @@ static bool step(struct hf_smr *smr)
 		smr->holder = smr->giving_to;
 		smr_follow_reset(smr);
 		keep_promise(smr);
+		forget_covered(smr);
 		tell_commit(smr);
-		if (smr->giving_to == smr->id)
+		if (smr->giving_to == smr->id) {
 			smr->giving = SMR_GIVING_NONE;
-		else
-			give(smr);
+			return true;
+		}
+		end_readers(smr);
+		give(smr);
 		return true;
 	}
 	smr->giving = SMR_GIVING_NONE;
@@ -204,6 +230,13 @@ static bool consider(struct smr_link *link)
 	else
 		begin(smr, link->id, request);
 	return true;
+}
+
+/* At each pulse. Where access is given by an exchange, a candidate that dies meanwhile does not hold the log up. */
+void smr_grant_pulse(struct hf_smr *smr)
+{
+	if (smr->giving == SMR_GIVING_GIVE && !smr->links[smr->giving_to].elect.alive)
+		smr->links[smr->giving_to].ends[SMR_IN].stale = true;
 }
 
 bool smr_grant_turn(struct hf_smr *smr)

@@ -27,6 +27,11 @@ static uint64_t is_read_from(const struct smr_link *link)
 	return from;
 }
 
+bool smr_recycle_reads(const struct smr_link *link)
+{
+	return is_read_from(link) != UINT64_MAX;
+}
+
 uint64_t smr_recycle_floor(const struct hf_smr *smr)
 {
 	uint64_t floor = smr_durable_floor(smr);

@@ -31,6 +31,7 @@
 #define SMR_LOG_SLOTS   4096u
 
 #define SMR_SLOT_ACCEPT 0u
+#define SMR_SLOT_INDEX  8u
 #define SMR_SLOT_CRC    32u
 #define SMR_SLOT_CHECK  36u
 #define SMR_SLOT_HEADER 48u

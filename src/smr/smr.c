@@ -70,6 +70,8 @@ static void pulse(struct hf_timer *timer, uint64_t now_ns)
 	if (smr->role != HF_SMR_OUT) {
 		smr_public_pulse(smr);
 		smr_found_turn(smr);
+		smr_acquire_pulse(smr);
+		smr_grant_pulse(smr);
 		smr_read_idle(smr);
 		smr_recycle_turn(smr);
 		smr_change_turn(smr);

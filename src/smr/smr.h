@@ -87,6 +87,7 @@ struct hf_smr {
 	uint64_t promised;                 /* the word of the own log, when it was last taken from its holder */
 	uint64_t promise, commit, applied; /* applied: of slots; next to be applied */
 	uint64_t oldest;                   /* the ring has nothing before, whatever its size */
+	uint64_t forgot;                   /* slots of entries before it accept nothing any more */
 	uint64_t tail, recover_end;        /* the leader's: next index; the end of what it found */
 	uint64_t reach;                    /* valid slots were seen from commit up to there, without a gap */
 	uint64_t gap, gap_ns;              /* the decided slot that is missing here, and since when; 0: none is */

@@ -149,6 +149,8 @@ static bool keep_begun(struct hf_smr *smr, struct smr_snapshot *snapshot)
 	struct smr_slot slot;
 
 	snapshot->tail_end = snapshot->tail_next = snapshot->index;
+	if (snapshot->index < smr->oldest)
+		return false;
 	while (snapshot->tail_end < smr->applied && !snapshot->broken) {
 		memcpy(smr->copy, smr_slot_at(smr, snapshot->tail_end), smr->geometry.slot_bytes);
 		if (smr_slot_judge(&smr->geometry, smr->copy, snapshot->tail_end, &slot) != SMR_SLOT_VALID)

@@ -42,6 +42,7 @@ bool smr_public_ready(const struct hf_smr *smr);
 bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out); /* in the own log; false: none, or torn */
 bool smr_grant_turn(struct hf_smr *smr);
 void smr_grant_take(struct hf_smr *smr); /* the own log for ourselves */
+void smr_grant_pulse(struct hf_smr *smr);
 void smr_grant_destroyed(struct smr_link *link);
 
 /* phase.c, stage.c */
@@ -53,6 +54,7 @@ void smr_stage_completed(struct smr_link *link, const struct smr_wr *wr);
 
 /* acquire.c */
 bool smr_acquire_turn(struct hf_smr *smr);
+void smr_acquire_pulse(struct hf_smr *smr);
 void smr_acquire_acked(struct smr_link *link);
 void smr_acquire_ask(struct smr_link *link, bool again);
 
@@ -78,6 +80,7 @@ uint64_t smr_accept_room(const struct hf_smr *smr); /* slots that can be appende
 
 /* recycle.c */
 uint64_t smr_recycle_floor(const struct hf_smr *smr);
+bool smr_recycle_reads(const struct smr_link *link); /* a wr that is out reads slots of this member */
 void smr_recycle_turn(struct hf_smr *smr);
 
 /* follow.c */
@@ -118,6 +121,7 @@ static inline void smr_mark_lost(struct smr_link *link)
 		return;
 	link->stage = SMR_STAGE_NONE;
 	link->life++;
+	link->fetching = false;
 	link->smr->lost = true;
 }
 

@@ -20,6 +20,7 @@
 
 #define REQUESTS 300u
 #define WAITED   100u
+#define SOON_NS  50000000u /* before a request that is not answered is sent again for that alone */
 
 struct one {
 	struct hf_smr_request request;
@@ -312,10 +313,43 @@ static void a_request_without_an_answer_is_sent_again_while_others_flow(void **s
 	trio_close(&trio);
 }
 
+static bool the_first_has_ended(struct trio *of)
+{
+	(void)of;
+	return ones[0].ended;
+}
+
+/* A leader has it when the patience of the client ends: it may still take effect. */
+static void a_request_that_was_sent_and_not_answered_is_unknown(void **state)
+{
+	static const struct hf_channel_events events = {.open = say_hello, .message = answer_others};
+	struct hf_smr_client_config config = {
+		.cluster = "trio", .members = trio.who, .member_count = 1, .patience_ns = SOON_NS / 2};
+	struct hf_error error = {0};
+	struct hf_channel *channel;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start(&trio, 0);
+	trio_start(&trio, 1);
+	assert_int_equal(hf_channel_register(trio.members[0].node, "smrc.trio", &events, NULL, &channel, &error), 0);
+	assert_int_equal(hf_smr_client_open(trio.members[1].node, &config, &clients[1], &error), 0);
+	heard = 0;
+	while (heard == 0) { /* nothing was sent where the patience was over before the session was there */
+		submit(0, 1);
+		assert_true(trio_until(&trio, the_first_has_ended));
+		assert_true(heard > 0 || ones[0].request.outcome == HF_SMR_NOT_LEADER);
+	}
+	assert_int_equal(ones[0].request.outcome, HF_SMR_UNKNOWN);
+	hf_smr_client_close(clients[1]);
+	clients[1] = NULL;
+	hf_channel_close(channel);
+	trio_close(&trio);
+}
+
 /* ---- a member whose process is killed ---- */
 
-#define TRIALS  20u
-#define SOON_NS 50000000u /* before a request that is not answered is sent again for that alone */
+#define TRIALS 20u
 
 /* Member 0 in a process of its own. */
 static void be_first(void)
@@ -457,6 +491,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(requests_of_a_client_that_is_closed_end),
 		cmocka_unit_test(what_is_submitted_while_a_client_is_closed_ends),
 		cmocka_unit_test(a_request_without_an_answer_is_sent_again_while_others_flow),
+		cmocka_unit_test(a_request_that_was_sent_and_not_answered_is_unknown),
 		cmocka_unit_test(a_request_does_not_wait_for_a_member_that_was_killed),
 		cmocka_unit_test(a_request_that_no_log_takes_is_refused),
 	};

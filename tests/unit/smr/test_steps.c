@@ -179,6 +179,73 @@ static void set_promise(uint64_t word)
 	put_le64(smr.log + SMR_LOG_PROMISE, word);
 }
 
+static void put_value(uint64_t index)
+{
+	const struct smr_slot slot = {.index = index, .bytes = 4, .kind = SMR_REQUESTS | SMR_FIRST | SMR_LAST};
+
+	(void)smr_slot_store(&smr.geometry, smr_slot_at(&smr, index), &slot, 0x101, "old");
+}
+
+/* It lost to another value, which the snapshot has; its owner would tell a commit that covers it. */
+static void what_a_snapshot_covers_is_no_value_for_the_next_holder(void **state)
+{
+	struct smr_slot slot;
+
+	(void)state;
+	begin();
+	put_value(10);
+	put_value(11);
+	smr.oldest = smr.commit = smr.applied = 11;
+	assert_int_equal(smr_own_slot(&smr, 10, &slot), SMR_SLOT_VALID);
+	take_log();
+	assert_int_equal(smr_own_slot(&smr, 10, &slot), SMR_SLOT_BROKEN);
+	assert_int_equal(smr_own_slot(&smr, 11, &slot), SMR_SLOT_VALID);
+	end();
+}
+
+/* A log may be lost with a READ of it out, and be there again: it is read again. */
+static void a_log_that_was_lost_while_it_was_read_is_read_again(void **state)
+{
+	(void)state;
+	begin();
+	smr.links[1].stage = SMR_STAGE_PROMISED;
+	smr.links[1].fetching = true;
+	smr_mark_lost(&smr.links[1]);
+	assert_false(smr.links[1].fetching);
+	end();
+}
+
+/* Access is given by an exchange with it. */
+static void a_candidate_that_dies_before_it_has_the_log_does_not_hold_it(void **state)
+{
+	(void)state;
+	begin();
+	smr.giving = SMR_GIVING_GIVE;
+	smr.giving_to = 1;
+	smr_grant_pulse(&smr);
+	assert_false(smr.links[1].ends[SMR_IN].stale);
+	smr_elect_silent(&smr.links[1].elect);
+	smr_grant_pulse(&smr);
+	assert_true(smr.links[1].ends[SMR_IN].stale);
+	end();
+}
+
+/* The next holder of the own log writes there, and the NIC may send a WRITE once more. */
+static void what_still_reads_the_ring_ends_with_the_attempt(void **state)
+{
+	(void)state;
+	begin();
+	smr.phase = SMR_PHASE_LEAD;
+	smr.role = HF_SMR_LEADER;
+	smr.applied = smr.commit = smr.tail = 30;
+	(void)post(&smr.links[1], SMR_WR_SLOTS, 20);
+	(void)post(&smr.links[2], SMR_WR_COMMIT, 0);
+	smr_abort(&smr, "the test says so");
+	assert_true(smr.links[1].ends[SMR_OUT].stale);
+	assert_false(smr.links[2].ends[SMR_OUT].stale);
+	end();
+}
+
 /* The next one would choose a number below one that was promised here. */
 static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
 {
@@ -794,6 +861,10 @@ int main(void)
 		cmocka_unit_test(a_follower_that_is_new_is_not_left_behind),
 		cmocka_unit_test(a_decided_call_that_a_snapshot_covers_ends),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
+		cmocka_unit_test(what_a_snapshot_covers_is_no_value_for_the_next_holder),
+		cmocka_unit_test(a_log_that_was_lost_while_it_was_read_is_read_again),
+		cmocka_unit_test(a_candidate_that_dies_before_it_has_the_log_does_not_hold_it),
+		cmocka_unit_test(what_still_reads_the_ring_ends_with_the_attempt),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
