@@ -197,7 +197,6 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 /* The same where the peer is gone, or about to be, and nobody is asked or told; `lease`: it may go on executing. */
 void vqp_fail_alone(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool lease);
-bool vqp_is_refusal(enum ibv_wc_status status); /* only the responder says so, whose qp is in error then */
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */

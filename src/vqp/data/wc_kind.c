@@ -35,3 +35,9 @@ enum wc_kind wc_kind_of(enum ibv_wc_status status, bool port_up)
 	}
 	return WC_PATH; /* what the headers do not know is no fault of the program's */
 }
+
+bool wc_kind_is_refusal(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
+	       status == IBV_WC_RNR_RETRY_EXC_ERR;
+}

@@ -20,5 +20,7 @@ enum wc_kind {
 
 /* port_up: of the rail that the qp is on, here. */
 enum wc_kind wc_kind_of(enum ibv_wc_status status, bool port_up);
+/* Only the responder says so, whose qp is in error then: nothing that was behind it executes. */
+bool wc_kind_is_refusal(enum ibv_wc_status status);
 
 #endif

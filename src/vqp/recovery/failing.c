@@ -1,6 +1,7 @@
 /* How a vqp moves between the states that its program sees, and how it fails. */
 #include "base/ensure.h"
 #include "vqp/atomic/uid_post.h"
+#include "vqp/data/wc_kind.h"
 #include "vqp/objects.h"
 
 #define BIT(n) (1u << (n))
@@ -22,12 +23,6 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 		vqp->changed(vqp, vqp->context);
 }
 
-bool vqp_is_refusal(enum ibv_wc_status status)
-{
-	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
-	       status == IBV_WC_RNR_RETRY_EXC_ERR;
-}
-
 /* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
 static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_state next, bool tell)
 {
@@ -36,7 +31,7 @@ static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_sta
 	end_for_status(vqp, wrs.first);
 	vqp_move(vqp, HF_VQP_ERROR);
 	region_leave(vqp);
-	wrs.refused = vqp_is_refusal(wrs.first);
+	wrs.refused = wc_kind_is_refusal(wrs.first);
 	vqp->ending.wrs = wrs;
 	ending_begin(&vqp->ending, next, tell);
 	vqp->path_broken = true;
