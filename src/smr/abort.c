@@ -68,7 +68,7 @@ void smr_abort(struct hf_smr *smr, const char *why)
 		link->stage = SMR_STAGE_NONE;
 		link->life++;
 		link->fetching = false;
-		link->ends[SMR_OUT].stale |= smr_recycle_reads(link);
+		link->ends[SMR_OUT].stale |= smr_post_reads_from(link) != UINT64_MAX;
 	}
 	smr_follow_reset(smr);
 	end_calls(smr);

@@ -85,12 +85,16 @@ static void forget_covered(struct hf_smr *smr)
 	smr->forgot = smr->oldest;
 }
 
-/* A WRITE of this member that is still out may be continued, and would read slots of the next holder (R-S14). */
-static void end_readers(struct hf_smr *smr)
+/* A WRITE of this member that is still out may be continued, and would read slots of the next holder (R-S14). Its vqp
+ * is made again in the next turn. */
+static bool is_read(struct hf_smr *smr)
 {
+	bool any = false;
+
 	smr_for_links (link, smr)
-		if (smr_recycle_reads(link))
-			smr_link_remake(link, SMR_OUT);
+		if (smr_post_reads_from(link) != UINT64_MAX)
+			any = link->ends[SMR_OUT].stale = true;
+	return any;
 }
 
 bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out)
@@ -144,6 +148,8 @@ static bool step(struct hf_smr *smr)
 
 	if (smr->giving == SMR_GIVING_NONE || !smr->giving_done)
 		return false;
+	if (smr->giving == SMR_GIVING_REVOKE && smr->giving_to != smr->id && is_read(smr))
+		return false;
 	if (smr->giving == SMR_GIVING_REVOKE) {
 		smr->holder = smr->giving_to;
 		smr_follow_reset(smr);
@@ -154,7 +160,6 @@ static bool step(struct hf_smr *smr)
 			smr->giving = SMR_GIVING_NONE;
 			return true;
 		}
-		end_readers(smr);
 		give(smr);
 		return true;
 	}
@@ -247,5 +252,5 @@ bool smr_grant_turn(struct hf_smr *smr)
 		busy |= consider(link);
 	while (step(smr))
 		busy = true;
-	return busy;
+	return busy || (smr->giving != SMR_GIVING_NONE && smr->giving_done);
 }

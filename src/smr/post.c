@@ -67,6 +67,21 @@ void smr_post_drop(struct smr_end *end)
 	end->head = end->tail = 0;
 }
 
+/* Whatever became of the grant since: a wr of a lost follower is out until its vqp has ended. Others read no slot. */
+uint64_t smr_post_reads_from(const struct smr_link *link)
+{
+	const struct smr_end *end = &link->ends[SMR_OUT];
+	uint64_t from = UINT64_MAX;
+
+	for (uint32_t i = end->head; i != end->tail; i++) {
+		uint64_t reads = end->wrs[i % SMR_WRS_MAX].reads;
+
+		if (reads != 0 && reads < from)
+			from = reads;
+	}
+	return from;
+}
+
 static bool has_slots_out(const struct smr_link *link)
 {
 	const struct smr_end *end = &link->ends[SMR_OUT];

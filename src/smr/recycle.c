@@ -12,32 +12,12 @@ static bool has_wrs_out(const struct smr_link *link)
 	return link->ends[SMR_OUT].head != link->ends[SMR_OUT].tail;
 }
 
-/* Whatever became of the grant since: a wr of a lost follower is out until its vqp has ended. Others read no slot. */
-static uint64_t is_read_from(const struct smr_link *link)
-{
-	const struct smr_end *end = &link->ends[SMR_OUT];
-	uint64_t from = UINT64_MAX;
-
-	for (uint32_t i = end->head; i != end->tail; i++) {
-		uint64_t reads = end->wrs[i % SMR_WRS_MAX].reads;
-
-		if (reads != 0 && reads < from)
-			from = reads;
-	}
-	return from;
-}
-
-bool smr_recycle_reads(const struct smr_link *link)
-{
-	return is_read_from(link) != UINT64_MAX;
-}
-
 uint64_t smr_recycle_floor(const struct hf_smr *smr)
 {
 	uint64_t floor = smr_durable_floor(smr);
 
 	smr_for_links (link, smr) {
-		uint64_t read_from = is_read_from(link);
+		uint64_t read_from = smr_post_reads_from(link);
 
 		if (link->stage == SMR_STAGE_CONFIRMED && link->public[SMR_PUBLIC_APPLIED] < floor)
 			floor = link->public[SMR_PUBLIC_APPLIED];

@@ -26,7 +26,8 @@ struct smr_post {
 };
 bool smr_post(struct smr_link *link, enum smr_end_kind kind, const struct smr_post *post); /* false: no room */
 bool smr_post_turn(struct hf_smr *smr);
-void smr_post_drop(struct smr_end *end); /* its vqp is being destroyed */
+uint64_t smr_post_reads_from(const struct smr_link *link); /* here, by wrs that are out; UINT64_MAX: none */
+void smr_post_drop(struct smr_end *end);                   /* its vqp is being destroyed */
 uint32_t smr_post_room(const struct smr_link *link);
 
 /* public.c: public words, heartbeats, choice */
@@ -80,7 +81,6 @@ uint64_t smr_accept_room(const struct hf_smr *smr); /* slots that can be appende
 
 /* recycle.c */
 uint64_t smr_recycle_floor(const struct hf_smr *smr);
-bool smr_recycle_reads(const struct smr_link *link); /* a wr that is out reads slots of this member */
 void smr_recycle_turn(struct hf_smr *smr);
 
 /* follow.c */
