@@ -192,6 +192,10 @@ static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
 {
 	log_error("vqp %u: no path within the budget (epoch %u, waiting for %s); its wrs complete in error", vqp->num,
 		vqp->recovery.epoch, recovery_state_name(waited_in));
+	if (vqp->recovery.heard)
+		log_error("vqp %u: messages of control arrived meanwhile: if a switch drops large packets, set the "
+			  "`mtu` of the rails on both nodes to what it carries (1024 for 1500 bytes)",
+			vqp->num);
 	end_for(vqp, hand_back_is_due(vqp) ? HF_VQP_END_PEER_GONE : HF_VQP_END_NO_PATH);
 	if (vqp->recovery.heard && vqp->evidence.fenced)
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
