@@ -401,37 +401,6 @@ static void a_program_error_is_reported_and_starts_no_failover(void **state)
 	pair_close(&pair);
 }
 
-/* It lies outside of its region, so it was not sent, nor what was posted behind it. */
-static void what_is_behind_a_wr_that_cannot_be_sent_did_not_execute(void **state)
-{
-	struct ibv_sge sge = {.length = 128};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr *bad;
-	struct pair pair;
-	struct ibv_wc wc[3];
-
-	(void)state;
-	pair_open(&pair, HF_POLICY_VARUNA);
-	pair_connect(&pair);
-	memset(pair.a.memory, 0x5a, 4096);
-	sge.addr = (uintptr_t)pair.a.memory + PAIR_BYTES - 64;
-	sge.lkey = pair.a.mr->lkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
-	wr.wr.rdma.rkey = pair.b.mr->rkey;
-	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
-	for (unsigned i = 1; i < 3; i++)
-		assert_int_equal(pair_write(&pair, i, i * 64, 64, true), 0);
-	pair_collect(&pair, &pair.a, 3, wc);
-	assert_int_equal(wc[0].status, IBV_WC_LOC_PROT_ERR);
-	for (unsigned i = 1; i < 3; i++) {
-		assert_int_equal(wc[i].status, IBV_WC_WR_FLUSH_ERR);
-		assert_int_equal(wc[i].vendor_err, HF_WC_NOT_EXECUTED);
-		assert_int_equal(pair.b.memory[i * 64], 0);
-	}
-	pair_close(&pair);
-}
-
 static void a_receive_without_a_list_is_refused(void **state)
 {
 	struct ibv_recv_wr none = {.wr_id = 2}, wr = {.wr_id = 1, .num_sge = 1, .next = &none}, *bad = NULL;
@@ -856,38 +825,6 @@ static void wrs_that_the_device_had_no_room_for_make_room_too(void **state)
 	pair_close(&pair);
 }
 
-static bool a_asks_b_to_end(struct pair *pair)
-{
-	return ending_asks(&pair->a.vqp->ending);
-}
-
-/* The WRITE behind it has left when the answer cannot land: the other end has fenced before anything completes (V4). */
-static void what_is_behind_a_read_that_cannot_land_ends_at_both_sides(void **state)
-{
-	struct ibv_sge sge = {.length = 128};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr *bad;
-	struct pair pair;
-	struct ibv_wc wc[2];
-
-	(void)state;
-	pair_open(&pair, HF_POLICY_VARUNA);
-	pair_connect(&pair);
-	sge.addr = (uintptr_t)pair.a.memory + PAIR_BYTES - 64;
-	sge.lkey = pair.a.mr->lkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
-	wr.wr.rdma.rkey = pair.b.mr->rkey;
-	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
-	assert_int_equal(pair_write(&pair, 1, 64, 64, true), 0);
-	assert_true(pair_until(&pair, a_asks_b_to_end));
-	pair_collect(&pair, &pair.a, 2, wc);
-	assert_int_equal(wc[0].status, IBV_WC_LOC_PROT_ERR);
-	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
-	assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_ERROR);
-	pair_close(&pair);
-}
-
 /* It may take so many packets that it waits for all before it to retire. Its source is not all registered, which tells
  * that the device got it. */
 static void a_large_wr_behind_an_unsignaled_one_leaves(void **state)
@@ -1002,8 +939,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
-		cmocka_unit_test(what_is_behind_a_wr_that_cannot_be_sent_did_not_execute),
-		cmocka_unit_test(what_is_behind_a_read_that_cannot_land_ends_at_both_sides),
 		cmocka_unit_test(a_receive_without_a_list_is_refused),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
 		cmocka_unit_test(a_completion_is_polled_for_by_request),
