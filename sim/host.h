@@ -6,9 +6,9 @@
  * A program is what a process runs. Crashing a process mutes it (nothing that it does is seen by anybody) and then
  * lets the program take its objects apart, so that a crash leaks nothing of the test's own memory.
  *
- * A turn may be torn: between two of its steps, which are its calls of env and those that post to a device or modify a
- * queue pair, time passes and other processes go on. Its own stands still meanwhile, and what arrives for it waits. Its
- * NICs do so in every second tear at a device, and in all others: then they take and give what they have.
+ * A turn may be torn: between two of its steps, which are its calls of env, its posts to a device and its changes of
+ * queue pairs, time passes and other processes go on. Its own process stands still meanwhile, and what arrives for it
+ * waits. In every second tear at a device its NICs go on.
  *
  * Invariants: an actor never runs inside another one's turn of the same process; a paused process runs NIC actors at
  * most; nothing of a dead process runs. */
