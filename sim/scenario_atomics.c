@@ -14,7 +14,7 @@
 #define SETTLE_NS       (200 * NS_MS) /* for confirmations, and the owner's look into the slots */
 #define CONFIRM_NS      (4 * NS_S)    /* for those that wait for a rail */
 #define REVOKE_SEEDS    4u            /* of so many seeds by uid one has grants that end */
-#define STALL_SEEDS     6u            /* of so many seeds one has a process that stands still beyond its lease */
+#define STALL_SEEDS     5u            /* of so many seeds one has a process that stands still beyond its lease */
 #define STALL_NS_MAX    (1500 * NS_MS)
 #define OFF_HOME_NS     NS_MS /* more than a NIC that is atomic with nobody else holds the result of an atomic back */
 #define NEVER           0xdeadull /* no word ever holds it: a READ is a CAS that fails */

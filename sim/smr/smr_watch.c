@@ -23,10 +23,10 @@ static void look_at_slots(
 	}
 }
 
-/* Before anything is written into a log. */
+/* Before anything is written into a log: its owner has the configuration by which it granted that. */
 static void found(struct smr_sim_member *member)
 {
-	const struct smr_members *founders = &member->sim->members[member->smr->holder].smr->members;
+	const struct smr_members *founders = &member->smr->members;
 	struct log_members_voter voters[HF_SMR_MEMBERS_MAX];
 
 	ensure(founders->index == 1);

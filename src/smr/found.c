@@ -13,7 +13,7 @@ static void begin(struct hf_smr *smr, const struct smr_members *members)
 	smr->members = *members;
 	smr->role = HF_SMR_FOLLOWER;
 	smr->began_ns = smr->now_ns;
-	smr->commit = smr->applied = smr->tail = smr->oldest = SMR_FIRST_INDEX;
+	smr->commit = smr->applied = smr->tail = smr->oldest = smr->forgot = SMR_FIRST_INDEX;
 	smr_durable_begin(smr, SMR_FIRST_INDEX, true);
 	smr_public_role(smr);
 	smr_for_links (link, smr)

@@ -79,7 +79,7 @@ static void forget_covered(struct hf_smr *smr)
 	for (uint64_t place = 0; place < smr->geometry.slots; place++) {
 		uint8_t *slot = smr_slot_at(smr, place);
 
-		if (get_le64(slot + SMR_SLOT_INDEX) < smr->oldest)
+		if (get_le64(slot + SMR_SLOT_INDEX) < smr->oldest && get_le64(slot + SMR_SLOT_ACCEPT) != 0)
 			publish((_Atomic uint64_t *)(void *)(slot + SMR_SLOT_ACCEPT), 0);
 	}
 	smr->forgot = smr->oldest;

@@ -167,7 +167,7 @@ static void found(struct hf_smr *smr, const struct smr_wal_record *record)
 	}
 	members.index = 1;
 	smr->members = members;
-	smr->commit = smr->applied = smr->tail = smr->oldest = SMR_FIRST_INDEX;
+	smr->commit = smr->applied = smr->tail = smr->oldest = smr->forgot = SMR_FIRST_INDEX;
 }
 
 static void place(struct hf_smr *smr, const struct smr_wal_record *record)

@@ -58,10 +58,11 @@ void home_reached(struct hf_vqp *vqp)
 	vqp->home_wait_ns = 0;
 }
 
-bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns)
+bool home_despairs(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	return vqp->home_wait_ns != 0 && vqp->sends.next < vqp->sends.tail &&
-	       now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
+	if (vqp->sends.next == vqp->sends.tail)
+		home_reached(vqp); /* no wr waits any more, or only a confirmation of a UID does */
+	return vqp->home_wait_ns != 0 && now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
 }
 
 /* ---- the owner ---- */

@@ -56,8 +56,8 @@ bool home_needed(const struct hf_node *node);
 /* An atomic of ours has to wait for the other side's home. */
 void home_wait(struct hf_vqp *vqp, int rail);
 void home_reached(struct hf_vqp *vqp);
-/* It has waited for the whole budget and fails. */
-bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns);
+/* At each tick: a wr has waited for the whole budget, and fails. A wait ends where no wr waits. */
+bool home_despairs(struct hf_vqp *vqp, uint64_t now_ns);
 /* The other side, the owner of the home, requests that the picker move to that rail. */
 /* The path that the vqp had was fenced, or destroyed. */
 void home_left(struct hf_vqp *vqp);

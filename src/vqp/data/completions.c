@@ -45,7 +45,7 @@ static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status s
 	retire(vqp, position); /* D1: all before it executed */
 	if (was_never_sent(vqp, &request_log_at(&vqp->sends, position)->wr, status))
 		request_log_take_back(&vqp->sends, position + 1);
-	else if (!wc_kind_is_refusal(status)) { /* an answer could not land: what is behind the wr may be on its way */
+	else if (!wc_kind_is_refusal(status)) { /* of this side: what is behind the wr may be on its way */
 		vqp_abort(vqp, status, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}

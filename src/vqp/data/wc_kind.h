@@ -20,7 +20,7 @@ enum wc_kind {
 
 /* port_up: of the rail that the qp is on, here. */
 enum wc_kind wc_kind_of(enum ibv_wc_status status, bool port_up);
-/* Only the responder says so, whose qp is in error then: nothing that was behind it executes. */
+/* Of the responder, which executes nothing behind it: its qp is in error, or has no receive. */
 bool wc_kind_is_refusal(enum ibv_wc_status status);
 
 #endif

@@ -628,6 +628,8 @@ static void nothing_despairs_where_no_wr_waits_for_the_home(void **state)
 
 	(void)state;
 	assert_false(home_despairs(&vqp, 1101));
+	vqp.sends.tail++; /* a WRITE that waits for something else */
+	assert_false(home_despairs(&vqp, 1102));
 }
 
 /* The atomic was ended by a revocation: a WRITE that is posted next does not inherit its wait. */
