@@ -68,7 +68,8 @@ bool kv_epoch_install(struct hf_kv *kv)
 	bool was_live = kv->live, was_member = kv->member, same = self->join == kv->view.join;
 	uint64_t before = kv->epoch;
 
-	if (kv->cm.epoch == kv->epoch || kv->failed)
+	/* A replica of the membership log that begins anew in this process brings what it has of the past first. */
+	if (kv->cm.epoch <= kv->epoch || kv->failed)
 		return false;
 	kv->installed = kv->cm;
 	kv->epoch = kv->cm.epoch;

@@ -68,7 +68,8 @@ static uint64_t walk(const struct store *store, struct scan *scan)
 	for (unsigned n = 0; at <= store->mask && scan->count > 0 && n < ENTRIES_MAX; at++, n++) {
 		const struct record *record = kv_store_look(store, at);
 
-		if (record != NULL && (record->flags & RECORD_TOMBSTONE) == 0)
+		/* a DEL that is not decided may have no effect, and the key was there all the time */
+		if (record != NULL && ((record->flags & RECORD_TOMBSTONE) == 0 || record_state(record) != RECORD_VALID))
 			look_at(record, scan);
 	}
 	return at > store->mask ? 0 : at;

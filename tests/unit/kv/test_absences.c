@@ -67,6 +67,21 @@ static void an_exclusion_that_comes_with_a_cold_start_is_noted(void **state)
 	assert_true(kv_missed_covers(&kv->missed, OTHER));
 }
 
+/* As the first pieces of a snapshot, when the replica of the membership log is made anew in a running member. */
+static void an_epoch_of_the_past_is_not_installed(void **state)
+{
+	struct hf_kv *kv = *state;
+
+	kv->cm.epoch = EPOCH + 1;
+	assert_true(kv_epoch_install(kv));
+	assert_true(kv->member);
+	kv->cm.epoch = EPOCH;
+	kv->cm.nodes[0].state = CM_ABSENT;
+	assert_false(kv_epoch_install(kv));
+	assert_true(kv->member);
+	assert_int_equal(kv->epoch, EPOCH + 1);
+}
+
 static bool is_served(struct hf_kv *kv, const struct told *parts, unsigned count)
 {
 	uint8_t value[4 * TOLD_BYTES];
@@ -122,6 +137,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(an_exclusion_that_comes_with_a_cold_start_is_noted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(an_epoch_of_the_past_is_not_installed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_older_log_gets_no_list_however_long_it_has_grown, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_donor_walks_a_part_of_its_index_in_a_turn, set_up, tear_down),
 	};
