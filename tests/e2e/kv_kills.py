@@ -101,15 +101,22 @@ def _kill_in_recovery(cluster, history, number):
     return hit
 
 
+def _is_excluded(cluster, victim):
+    other = (victim + 1) % NODES
+    return cluster.status(other)["members"][victim]["role"] == "absent"
+
+
 def _stop(cluster, history):
     history.generation += 1
     victim = random.randrange(NODES)
     _wait_all_serve(cluster)
     before = _info(cluster, victim)
     cluster.signal(victim, signal.SIGSTOP)
-    time.sleep(3 * LEASE_MS / 1000)
-    cluster.signal(victim, signal.SIGCONT)
-    cluster.wait(f"n{victim} is excluded and returns", lambda: int(_info(cluster, victim)["excluded"]) > int(before["excluded"]))
+    try:
+        cluster.wait(f"n{victim} is excluded", lambda: _is_excluded(cluster, victim))
+    finally:
+        cluster.signal(victim, signal.SIGCONT)
+    cluster.wait(f"n{victim} hears of it and returns", lambda: int(_info(cluster, victim)["excluded"]) > int(before["excluded"]))
     cluster.wait_serving(victim)
     after = _info(cluster, victim)
     assert int(after["copied"]) == int(before["copied"]), f"n{victim} copied all records, though others knew what it missed"
