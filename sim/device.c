@@ -147,38 +147,35 @@ static int nic_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *sour
 	return fence_on_bus(target, source);
 }
 
-static int nic_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask)
+/* The operations of the engine, behind a step at which the turn may be torn. */
+static const struct hf_dev_ops *engine_behind_step(const struct hf_qp *qp)
 {
 	struct nic *nic = nic_of(qp->dev);
 
 	process_device_step(nic->process);
-	return nic->engine->qp_modify(qp, attr, mask);
+	return nic->engine;
+}
+
+static int nic_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	return engine_behind_step(qp)->qp_modify(qp, attr, mask);
 }
 
 static int nic_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct nic *nic = nic_of(qp->dev);
-
-	process_device_step(nic->process);
-	return nic->engine->qp_post_send(qp, wr, bad_wr);
+	return engine_behind_step(qp)->qp_post_send(qp, wr, bad_wr);
 }
 
 static int nic_qp_post_send_dc(
 	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct nic *nic = nic_of(qp->dev);
-
-	process_device_step(nic->process);
-	return nic->engine->qp_post_send_dc(qp, dest, wr, bad_wr);
+	return engine_behind_step(qp)->qp_post_send_dc(qp, dest, wr, bad_wr);
 }
 
 static int nic_qp_post_send_footed(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
-	struct nic *nic = nic_of(qp->dev);
-
-	process_device_step(nic->process);
-	return nic->engine->qp_post_send_footed(qp, dest, wr, footers, bad_wr);
+	return engine_behind_step(qp)->qp_post_send_footed(qp, dest, wr, footers, bad_wr);
 }
 
 static int nic_get_event(struct hf_dev *dev, struct hf_dev_event *event_out)

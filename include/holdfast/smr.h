@@ -21,6 +21,7 @@ struct hf_smr_event;
 #define HF_SMR_ADDRESSES_MAX 4u
 #define HF_SMR_RESULT_BYTES  1024u /* of one request */
 #define HF_SMR_BATCH_MAX     128u  /* requests in an entry */
+#define HF_SMR_CLUSTER_MAX   15u   /* bytes of a cluster's name */
 #define HF_SMR_WINDOW_MAX    8u    /* entries that are not decided */
 
 struct hf_smr_member {

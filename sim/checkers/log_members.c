@@ -1,9 +1,9 @@
 #include "sim/checkers/log_members.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/ensure.h"
 
 #define MEMBER_BYTES 124u /* of each in a CONFIG entry, behind a byte with their number */
@@ -84,7 +84,7 @@ static const struct log_members_slot *find_chosen(const struct log_members *memb
 /* The voters of the entry that the slot ends; 0: it ends none, because another entry has overwritten its beginning. */
 static uint64_t voters_of(struct log_members *members, const struct log_members_slot *last)
 {
-	uint64_t place = last->origin & 0xffff, set = 0, id;
+	uint64_t place = last->origin & 0xffff, set = 0;
 	uint8_t entry[ENTRY_MAX];
 	size_t bytes = 0;
 
@@ -99,11 +99,9 @@ static uint64_t voters_of(struct log_members *members, const struct log_members_
 		bytes += slot->bytes;
 	}
 	ensure(bytes == 1 + entry[0] * (size_t)MEMBER_BYTES);
-	for (const uint8_t *at = entry + 1; at < entry + bytes; at += MEMBER_BYTES) {
-		memcpy(&id, at + AT_ID, sizeof(id));
+	for (const uint8_t *at = entry + 1; at < entry + bytes; at += MEMBER_BYTES)
 		if (at[AT_VOTER] != 0)
-			set |= log_members_bit(members, at[0], le64toh(id));
-	}
+			set |= log_members_bit(members, at[0], get_le64(at + AT_ID));
 	return set;
 }
 

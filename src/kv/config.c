@@ -1,5 +1,6 @@
 /* The section "kv" of a configuration file. */
 #include <holdfast/kv.h>
+#include <holdfast/smr.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static const char *check(const void *out)
 {
 	const struct hf_kv_config *config = out;
 
-	return strlen(config->cluster) > 15 ? "the name of a cluster has at most 15 bytes" : NULL;
+	return strlen(config->cluster) > HF_SMR_CLUSTER_MAX ? "the name of a cluster has at most 15 bytes" : NULL;
 }
 
 struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out)

@@ -54,7 +54,7 @@ static const char *check(const void *out)
 		return "slots and slot_bytes are powers of two";
 	if (settings->redis[0] != '\0' && settings->memcached[0] != '\0')
 		return "the proxy stands before one server: say redis or memcached";
-	return strlen(settings->cluster) > 15 ? "the name of a cluster has at most 15 bytes" : NULL;
+	return strlen(settings->cluster) > HF_SMR_CLUSTER_MAX ? "the name of a cluster has at most 15 bytes" : NULL;
 }
 
 struct hf_config_section proxy_config_section(struct proxy_settings *settings_out)

@@ -65,10 +65,8 @@ void smr_abort(struct hf_smr *smr, const char *why)
 	smr->undecided_ns = 0;
 	smr->idle_out = false;
 	smr_for_links (link, smr) {
-		link->stage = SMR_STAGE_NONE;
-		link->life++;
-		link->fetching = false;
-		link->ends[SMR_OUT].stale |= smr_post_reads_from(link) != UINT64_MAX;
+		smr_end_life(link);
+		(void)smr_post_end_reading(link);
 	}
 	smr_follow_reset(smr);
 	end_calls(smr);

@@ -520,7 +520,7 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 
 	*client_out = NULL;
 	if (config->sessions > HF_SMR_CLIENT_SESSIONS_MAX || config->member_count > HF_SMR_MEMBERS_MAX ||
-		config->cluster == NULL || strlen(config->cluster) > 15)
+		config->cluster == NULL || strlen(config->cluster) > HF_SMR_CLUSTER_MAX)
 		return hf_error_set(error, -EINVAL,
 			"smr: a client has a cluster of at most 15 bytes, at most 64 sessions, and at most 16 members");
 	client = calloc(1, sizeof(*client));

@@ -85,15 +85,13 @@ static void forget_covered(struct hf_smr *smr)
 	smr->forgot = smr->oldest;
 }
 
-/* A WRITE of this member that is still out may be continued, and would read slots of the next holder (R-S14). Its vqp
- * is made again in the next turn. */
-static bool is_read(struct hf_smr *smr)
+/* A WRITE of this member that is still out may be continued, and would read slots of the next holder (R-S14). */
+static bool end_reading(struct hf_smr *smr)
 {
 	bool any = false;
 
 	smr_for_links (link, smr)
-		if (smr_post_reads_from(link) != UINT64_MAX)
-			any = link->ends[SMR_OUT].stale = true;
+		any |= smr_post_end_reading(link);
 	return any;
 }
 
@@ -148,19 +146,18 @@ static bool step(struct hf_smr *smr)
 
 	if (smr->giving == SMR_GIVING_NONE || !smr->giving_done)
 		return false;
-	if (smr->giving == SMR_GIVING_REVOKE && smr->giving_to != smr->id && is_read(smr))
-		return false;
 	if (smr->giving == SMR_GIVING_REVOKE) {
+		if (smr->giving_to != smr->id && end_reading(smr))
+			return false;
 		smr->holder = smr->giving_to;
 		smr_follow_reset(smr);
 		keep_promise(smr);
 		forget_covered(smr);
 		tell_commit(smr);
-		if (smr->giving_to == smr->id) {
+		if (smr->giving_to == smr->id)
 			smr->giving = SMR_GIVING_NONE;
-			return true;
-		}
-		give(smr);
+		else
+			give(smr);
 		return true;
 	}
 	smr->giving = SMR_GIVING_NONE;

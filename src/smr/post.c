@@ -82,6 +82,14 @@ uint64_t smr_post_reads_from(const struct smr_link *link)
 	return from;
 }
 
+bool smr_post_end_reading(struct smr_link *link)
+{
+	bool reads = smr_post_reads_from(link) != UINT64_MAX;
+
+	link->ends[SMR_OUT].stale |= reads;
+	return reads;
+}
+
 static bool has_slots_out(const struct smr_link *link)
 {
 	const struct smr_end *end = &link->ends[SMR_OUT];

@@ -218,7 +218,7 @@ static int check(const struct hf_smr_config *config, const struct hf_smr_app *ap
 	}
 	if (app->apply == NULL)
 		return hf_error_set(error, -EINVAL, "smr: an application without apply()");
-	if (config->cluster == NULL || config->cluster[0] == '\0' || strlen(config->cluster) > 15)
+	if (config->cluster == NULL || config->cluster[0] == '\0' || strlen(config->cluster) > HF_SMR_CLUSTER_MAX)
 		return hf_error_set(error, -EINVAL, "smr: a cluster's name has 1 to 15 bytes");
 	if (config->id >= HF_SMR_MEMBERS_MAX || !listed || config->member_count > HF_SMR_MEMBERS_MAX)
 		return hf_error_set(error, -EINVAL, "smr %s: %u members, and member %u must be one of them; at most %u",

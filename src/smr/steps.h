@@ -27,7 +27,8 @@ struct smr_post {
 bool smr_post(struct smr_link *link, enum smr_end_kind kind, const struct smr_post *post); /* false: no room */
 bool smr_post_turn(struct hf_smr *smr);
 uint64_t smr_post_reads_from(const struct smr_link *link); /* here, by wrs that are out; UINT64_MAX: none */
-void smr_post_drop(struct smr_end *end);                   /* its vqp is being destroyed */
+bool smr_post_end_reading(struct smr_link *link); /* true: such a wr is out; its vqp is made again in the next turn */
+void smr_post_drop(struct smr_end *end);          /* its vqp is being destroyed */
 uint32_t smr_post_room(const struct smr_link *link);
 
 /* public.c: public words, heartbeats, choice */
@@ -114,14 +115,20 @@ static inline void smr_mark_abort(struct hf_smr *smr, const char *why)
 		smr->abort_why = why;
 }
 
+/* What is still out for the member counts for nothing. */
+static inline void smr_end_life(struct smr_link *link)
+{
+	link->stage = SMR_STAGE_NONE;
+	link->life++;
+	link->fetching = false;
+}
+
 /* Its log is not ours any more. */
 static inline void smr_mark_lost(struct smr_link *link)
 {
 	if (link->stage == SMR_STAGE_NONE)
 		return;
-	link->stage = SMR_STAGE_NONE;
-	link->life++;
-	link->fetching = false;
+	smr_end_life(link);
 	link->smr->lost = true;
 }
 

@@ -23,7 +23,7 @@ void smr_take_in_begin(struct smr_link *link)
 
 	/* A later leader has decided more: what we have there counts for nothing (R-S5). */
 	if (from > link->smr->tail) {
-		link->smr->abort_why = "a member has entries that a later leader has decided";
+		smr_mark_abort(link->smr, "a member has entries that a later leader has decided");
 		return;
 	}
 	link->acked = link->sent = from;

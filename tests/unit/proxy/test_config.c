@@ -33,8 +33,7 @@ static void values_of_the_preset_are_settable_one_by_one(void **state)
 
 	(void)state;
 	assert_int_equal(parse(", \"preset\": \"fast\", \"pulse_us\": 50, \"silent_ms\": 20, \"stuck_ms\": 30, "
-			       "\"patience_ms\": 40, "
-			       "\"idle_ms\": 5, \"window\": 2, \"wal_mib\": 8"),
+			       "\"patience_ms\": 40, \"idle_ms\": 5, \"window\": 2, \"wal_mib\": 8"),
 		0);
 	assert_int_equal(proxy_config_smr(&settings, "a", false, &smr, &error), 0);
 	assert_int_equal(smr.preset, HF_SMR_FAST);

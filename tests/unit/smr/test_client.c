@@ -282,21 +282,38 @@ static void answer_others(
 	(void)hf_channel_send(channel, peer, answer, sizeof(answer));
 }
 
-static void a_request_without_an_answer_is_sent_again_while_others_flow(void **state)
+/* A client at member 1, and member 0 of made-up answers. */
+static struct hf_channel *open_unanswered(const struct hf_smr_client_config *config)
 {
 	static const struct hf_channel_events events = {.open = say_hello, .message = answer_others};
-	struct hf_smr_client_config config = {.cluster = "trio", .members = trio.who, .member_count = 1, .sessions = 2};
 	struct hf_error error = {0};
 	struct hf_channel *channel;
-	uint64_t end_ns;
 
-	(void)state;
 	trio_open(&trio);
 	trio_start(&trio, 0);
 	trio_start(&trio, 1);
 	assert_int_equal(hf_channel_register(trio.members[0].node, "smrc.trio", &events, NULL, &channel, &error), 0);
-	assert_int_equal(hf_smr_client_open(trio.members[1].node, &config, &clients[1], &error), 0);
+	assert_int_equal(hf_smr_client_open(trio.members[1].node, config, &clients[1], &error), 0);
 	heard = 0;
+	return channel;
+}
+
+static void close_unanswered(struct hf_channel *channel)
+{
+	hf_smr_client_close(clients[1]);
+	clients[1] = NULL;
+	hf_channel_close(channel);
+	trio_close(&trio);
+}
+
+static void a_request_without_an_answer_is_sent_again_while_others_flow(void **state)
+{
+	struct hf_smr_client_config config = {.cluster = "trio", .members = trio.who, .member_count = 1, .sessions = 2};
+	struct hf_channel *channel;
+	uint64_t end_ns;
+
+	(void)state;
+	channel = open_unanswered(&config);
 	for (unsigned i = 0; i < REQUESTS; i++)
 		ones[i].ended = true;
 	submit(0, 1);
@@ -307,10 +324,7 @@ static void a_request_without_an_answer_is_sent_again_while_others_flow(void **s
 		(void)hf_loop_turn(trio.loop, 0);
 	}
 	assert_int_equal(heard, 2);
-	hf_smr_client_close(clients[1]);
-	clients[1] = NULL;
-	hf_channel_close(channel);
-	trio_close(&trio);
+	close_unanswered(channel);
 }
 
 static bool the_first_has_ended(struct trio *of)
@@ -322,29 +336,19 @@ static bool the_first_has_ended(struct trio *of)
 /* A leader has it when the patience of the client ends: it may still take effect. */
 static void a_request_that_was_sent_and_not_answered_is_unknown(void **state)
 {
-	static const struct hf_channel_events events = {.open = say_hello, .message = answer_others};
 	struct hf_smr_client_config config = {
 		.cluster = "trio", .members = trio.who, .member_count = 1, .patience_ns = SOON_NS / 2};
-	struct hf_error error = {0};
 	struct hf_channel *channel;
 
 	(void)state;
-	trio_open(&trio);
-	trio_start(&trio, 0);
-	trio_start(&trio, 1);
-	assert_int_equal(hf_channel_register(trio.members[0].node, "smrc.trio", &events, NULL, &channel, &error), 0);
-	assert_int_equal(hf_smr_client_open(trio.members[1].node, &config, &clients[1], &error), 0);
-	heard = 0;
+	channel = open_unanswered(&config);
 	while (heard == 0) { /* nothing was sent where the patience was over before the session was there */
 		submit(0, 1);
 		assert_true(trio_until(&trio, the_first_has_ended));
 		assert_true(heard > 0 || ones[0].request.outcome == HF_SMR_NOT_LEADER);
 	}
 	assert_int_equal(ones[0].request.outcome, HF_SMR_UNKNOWN);
-	hf_smr_client_close(clients[1]);
-	clients[1] = NULL;
-	hf_channel_close(channel);
-	trio_close(&trio);
+	close_unanswered(channel);
 }
 
 /* ---- a member whose process is killed ---- */

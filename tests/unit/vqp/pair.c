@@ -1,4 +1,5 @@
 #include "pair.h"
+#include "vqp/objects.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,6 +201,11 @@ bool pair_until(struct pair *pair, bool (*done)(struct pair *pair))
 		hf_loop_turn(pair->loop, 5000000);
 	}
 	return true;
+}
+
+bool pair_has_backups(struct pair *pair)
+{
+	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
 }
 
 void pair_turn_for(struct pair *pair, uint64_t ns)

@@ -48,6 +48,7 @@ void pair_close_end(struct pair *pair, struct end *end);
 void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config);
 /* Turns the loop until done(pair), for at most 20 s; false: it did not happen. */
 bool pair_until(struct pair *pair, bool (*done)(struct pair *pair));
+bool pair_has_backups(struct pair *pair); /* for pair_until: both ends, on rail 1 */
 void pair_turn_for(struct pair *pair, uint64_t ns);
 void pair_turn(struct pair *pair, unsigned turns, uint64_t wait_ns); /* wait_ns: at most, in each of them */
 void pair_cut(struct pair *pair, unsigned rail, bool up);            /* a's link of that rail */

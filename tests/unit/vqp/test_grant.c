@@ -394,11 +394,6 @@ static int fence_that_fails(struct hf_qp *qp)
 	return -EIO;
 }
 
-static bool both_have_a_backup(struct pair *pair)
-{
-	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
-}
-
 /* As the NIC of that rail has died: its backup is destroyed, and the other rail is well. */
 static void a_revocation_does_not_wait_for_a_backup_that_cannot_be_fenced(void **state)
 {
@@ -411,7 +406,7 @@ static void a_revocation_does_not_wait_for_a_backup_that_cannot_be_fenced(void *
 	pair_caps_masked = HF_DEV_ACCESS_IN_RTS;
 	open_pair(&pair);
 	pair.b.node->config.budget_ns = 400000000;
-	assert_true(pair_until(&pair, both_have_a_backup));
+	assert_true(pair_until(&pair, pair_has_backups));
 	dev = hf_node_dev(pair.b.node, 1);
 	true_ops = dev->ops;
 	ops = *true_ops;

@@ -574,11 +574,6 @@ static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void *
 	pair_caps_masked = 0;
 }
 
-static bool both_have_a_backup(struct pair *pair)
-{
-	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
-}
-
 /* The picker does not know that the owner's end of it is fenced, and posts there as soon as it has said GO. */
 static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void **state)
 {
@@ -590,7 +585,7 @@ static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair.revocable = true; /* so it has a qp on each rail */
 	pair_connect(&pair);
-	assert_true(pair_until(&pair, both_have_a_backup));
+	assert_true(pair_until(&pair, pair_has_backups));
 	pair.b.pd->home.rail = 1; /* as after a move while the vqp was cut off */
 	assert_true(pair_until(&pair, home_is_0));
 	assert_true(pair.a.vqp->backup[1].ready && !pair.a.vqp->backup[1].withdrawn);

@@ -194,11 +194,6 @@ static void a_number_that_nobody_has_is_refused(void **state)
 	pair_close(&pair);
 }
 
-static bool both_have_a_backup(struct pair *pair)
-{
-	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
-}
-
 static bool asks_for_the_end(struct pair *pair)
 {
 	return pair->a.vqp->ending.state == ENDING_ANSWER;
@@ -213,7 +208,7 @@ static void who_asks_for_the_end_has_no_backup_any_more(void **state)
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair.revocable = true;
 	pair_connect(&pair);
-	assert_true(pair_until(&pair, both_have_a_backup));
+	assert_true(pair_until(&pair, pair_has_backups));
 	pair_cut(&pair, 0, false);
 	assert_int_equal(pair_add(&pair, 0, 0, 0, 1), 0);
 	hf_vqp_abort(pair.a.vqp);

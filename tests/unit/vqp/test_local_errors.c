@@ -9,13 +9,22 @@
 #include "pair.h"
 #include "vqp/objects.h"
 
+/* Of a's memory, which is registered up to there. */
+static void post_across_the_end(struct pair *pair, enum ibv_wr_opcode opcode)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)pair->a.memory + PAIR_BYTES - 64, .length = 128, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+
+	wr.wr.rdma.remote_addr = (uintptr_t)pair->b.memory;
+	wr.wr.rdma.rkey = pair->b.mr->rkey;
+	assert_int_equal(hf_vqp_post_send(pair->a.vqp, &wr, &bad), 0);
+}
+
 /* It lies outside of its region, so it was not sent, nor what was posted behind it. */
 static void what_is_behind_a_wr_that_cannot_be_sent_did_not_execute(void **state)
 {
-	struct ibv_sge sge = {.length = 128};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr *bad;
 	struct pair pair;
 	struct ibv_wc wc[3];
 
@@ -23,11 +32,7 @@ static void what_is_behind_a_wr_that_cannot_be_sent_did_not_execute(void **state
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	memset(pair.a.memory, 0x5a, 4096);
-	sge.addr = (uintptr_t)pair.a.memory + PAIR_BYTES - 64;
-	sge.lkey = pair.a.mr->lkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
-	wr.wr.rdma.rkey = pair.b.mr->rkey;
-	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
+	post_across_the_end(&pair, IBV_WR_RDMA_WRITE);
 	for (unsigned i = 1; i < 3; i++)
 		assert_int_equal(pair_write(&pair, i, i * 64, 64, true), 0);
 	pair_collect(&pair, &pair.a, 3, wc);
@@ -48,21 +53,13 @@ static bool a_asks_b_to_end(struct pair *pair)
 /* The WRITE behind it has left when the answer cannot land: the other end has fenced before anything completes (V4). */
 static void what_is_behind_a_read_that_cannot_land_ends_at_both_sides(void **state)
 {
-	struct ibv_sge sge = {.length = 128};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr *bad;
 	struct pair pair;
 	struct ibv_wc wc[2];
 
 	(void)state;
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
-	sge.addr = (uintptr_t)pair.a.memory + PAIR_BYTES - 64;
-	sge.lkey = pair.a.mr->lkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
-	wr.wr.rdma.rkey = pair.b.mr->rkey;
-	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
+	post_across_the_end(&pair, IBV_WR_RDMA_READ);
 	assert_int_equal(pair_write(&pair, 1, 64, 64, true), 0);
 	assert_true(pair_until(&pair, a_asks_b_to_end));
 	pair_collect(&pair, &pair.a, 2, wc);
