@@ -37,7 +37,7 @@ extern const struct scenario scenario_smr, scenario_smr_failover, scenario_smr_h
 	scenario_smr_fenced, scenario_smr_slow_disk, scenario_smr_members_disks;
 extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease, scenario_kv_aim, scenario_kv_failover,
 	scenario_kv_takeovers, scenario_kv_leave, scenario_kv_rails, scenario_kv_device, scenario_kv_room,
-	scenario_kv_order, scenario_kv_cold;
+	scenario_kv_hang, scenario_kv_order, scenario_kv_cold;
 extern const struct scenario scenario_broker_one, scenario_broker_rdma, scenario_broker_repl, scenario_broker_rdma_repl,
 	scenario_broker_group, scenario_broker_our_group, scenario_broker_hostile, scenario_broker_sync,
 	scenario_broker_rdma_sync, scenario_broker_holders, scenario_broker_isr;

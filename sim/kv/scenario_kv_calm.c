@@ -5,7 +5,8 @@
  *   kv-leave      a member leaves, or its process is killed and replaced at once: nobody waits for the end of its lease
  *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
  *   kv-device     the device of one rail of a member dies: the member stays, and the list of members changes as before
- *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards */
+ *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards
+ *   kv-hang       a member's disk hangs for a while: the others write without it, and it joins again */
 #include <stdlib.h>
 
 #include "base/ensure.h"
@@ -40,6 +41,9 @@
 #define MEND_NS (300 * NS_MS) /* until the rail carries data again */
 
 #define DEVICE_NS (1 * NS_S) /* until a replica is there in place of the one that was lost with the device */
+
+#define HANG_NS  (5 * NS_S)                          /* at least */
+#define HANGS_NS (2 * NS_S + 2 * LEASE_NS + MORE_NS) /* without an answered write then, at most */
 
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
 #define FREE_BYTES_MAX (64u << 20) /* less than two segments */
@@ -324,6 +328,29 @@ static void fill_disk(struct kv_cluster *all)
 	check_written(all, since_ns, true, "answers no write though the disks have room again");
 }
 
+/* Its process lives, and its links do. */
+static void hang_disk(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	unsigned victim = pick_victim(all);
+	struct disk *disk = all->nodes[victim].endpoint.host.disk;
+	uint64_t since_ns = world->now_ns;
+
+	disk->hangs_until_ns = since_ns + world_range(world, HANG_NS, 2 * HANG_NS);
+	world_note(world, all->nodes[victim].endpoint.host.name, disk->hangs_until_ns);
+	world_run_until(world, since_ns + HANGS_NS);
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && all->nodes[i].written_ns + LEASE_NS < world->now_ns)
+			world_violate(world, "hang", "%s answers no write while the disk of %s hangs",
+				all->nodes[i].endpoint.host.name, all->nodes[victim].endpoint.host.name);
+	world_run_until(world, disk->hangs_until_ns);
+	while (world->violations == 0 && world->now_ns < disk->hangs_until_ns + RETURN_NS && !kv_kills_all_serve(all))
+		world_run_until(world, world->now_ns + NS_MS);
+	if (!kv_kills_all_serve(all))
+		world_violate(world, "hang", "not all members serve after the disk of %s went on",
+			all->nodes[victim].endpoint.host.name);
+}
+
 bool kv_calm_begin(struct kv_cluster *all)
 {
 	struct world *world = all->world;
@@ -384,6 +411,11 @@ static void run_room(struct world *world, struct outcome *outcome)
 	run(world, outcome, LEASE_NS, KV_KEEP_MEMORY, fill_disk);
 }
 
+static void run_hang(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, KV_KEEP_FILE, hang_disk);
+}
+
 const struct scenario scenario_kv_failover = {
 	.name = "kv-failover",
 	.only_when_named = true,
@@ -424,4 +456,11 @@ const struct scenario scenario_kv_room = {
 	.only_when_named = true,
 	.what = "the same; the disk of a member is full for a while: SETs are refused at all, and answered afterwards",
 	.run = run_room,
+};
+
+const struct scenario scenario_kv_hang = {
+	.name = "kv-hang",
+	.only_when_named = true,
+	.what = "the same; the disk of a member hangs for a while: the others write without it, and it joins again",
+	.run = run_hang,
 };

@@ -131,15 +131,15 @@ static void replace_replica(struct hf_kv *kv, uint64_t now_ns)
 	hf_smr_stop(council->smr);
 	council->smr = NULL;
 	if (start_replica(kv, &error) != 0)
-		log_error("kv: the membership log failed here: %s; restart this member", error.text);
+		log_error("kv: the membership log does not start here: %s; it is tried again", error.text);
 }
 
-/* Others have installed an epoch that the log never brings here. */
+/* Others have installed an epoch that the log never brings here, or the last replica did not start. */
 static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 
-	if (!is_behind(kv, now_ns))
+	if (council->smr != NULL && !is_behind(kv, now_ns))
 		council->followed_ns = now_ns;
 	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)
 		return false;
@@ -148,6 +148,24 @@ static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 }
 
 /* ---- turns ---- */
+
+/* Each write waits for the log of each member. One whose disk hangs says nothing, so that the others exclude it as one
+ * that is silent. It joins again when the disk goes on. */
+static bool disk_hangs(struct hf_kv *kv)
+{
+	struct council *council = &kv->council;
+	uint64_t patience_ns = COUNCIL_HANGS_LEASES * council->lease_ns;
+	bool hangs = log_flushes_for_ns(&kv->log) >=
+		     (patience_ns < COUNCIL_HANGS_MIN_NS ? COUNCIL_HANGS_MIN_NS : patience_ns);
+
+	if (hangs && !council->disk_hangs)
+		log_error("kv: a flush of the log in %s does not end; the others exclude this member until it does; "
+			  "look at the disk",
+			kv->config.log);
+	else if (!hangs && council->disk_hangs)
+		log_info("kv: the log in %s is written again; this member joins its cluster", kv->config.log);
+	return council->disk_hangs = hangs;
+}
 
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 {
@@ -162,7 +180,7 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 		kv_council_hurry(kv);
 	}
 	if (now_ns >= council->next_ask_ns) {
-		if (!kv->failed)
+		if (!kv->failed && !disk_hangs(kv))
 			kv_council_ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
 		some = kv_council_propose(kv, now_ns) || replace_if_behind(kv, now_ns);

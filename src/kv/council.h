@@ -21,12 +21,14 @@
 #include "kv/told.h"
 #include "kv/wire.h"
 
-#define COUNCIL_ASKS           10u   /* in the time of a lease */
-#define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within this many */
-#define COUNCIL_COLD_LEASES    20u   /* wait for the last members after all have ended */
-#define COUNCIL_BEHIND_LEASES  20u   /* the replica of the log restarts after this many without progress */
-#define COUNCIL_CLOCKS_PPM     1000u /* by which two clocks differ at most */
-#define COUNCIL_SUSPECT_PART   2u    /* a member that is silent for 1 / this of a lease is suspected */
+#define COUNCIL_ASKS           10u           /* in the time of a lease */
+#define COUNCIL_INSTALL_LEASES 3u            /* an epoch is installed within this many */
+#define COUNCIL_COLD_LEASES    20u           /* wait for the last members after all have ended */
+#define COUNCIL_BEHIND_LEASES  20u           /* the replica of the log restarts after this many without progress */
+#define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs; */
+#define COUNCIL_HANGS_MIN_NS   2000000000ull /* not before */
+#define COUNCIL_CLOCKS_PPM     1000u         /* by which two clocks differ at most */
+#define COUNCIL_SUSPECT_PART   2u            /* a member that is silent for 1 / this of a lease is suspected */
 
 /* The last report of a member. */
 struct council_report {
@@ -52,9 +54,11 @@ enum council_leave {
 struct council {
 	struct hf_smr *smr;
 	bool smr_lost; /* with a device: another replica takes its place */
+	bool disk_hangs;
 	uint64_t lease_ns, suspect_ns;
 	uint64_t turn_ns;
-	uint64_t next_ask_ns, followed_ns; /* followed: when no member was known to be ahead of this member's log */
+	/* followed: when there was a replica, and no member was known to be ahead of it */
+	uint64_t next_ask_ns, followed_ns;
 	struct council_report reports[HF_KV_MEMBERS_MAX];
 	/* This member's lease, by its own hf_env_boot_ns. */
 	uint64_t lease_until_ns;

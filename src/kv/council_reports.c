@@ -34,9 +34,13 @@ void kv_council_excuse_all(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 
-	if (now_ns > council->turn_ns + council->suspect_ns / 2)
-		for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
-			council->reports[i].heard_ns = now_ns;
+	uint64_t stood_ns = now_ns - council->turn_ns;
+
+	for (unsigned i = 0; stood_ns > council->suspect_ns / 2 && i < HF_KV_MEMBERS_MAX; i++) {
+		struct council_report *report = &council->reports[i];
+
+		report->heard_ns = now_ns - report->heard_ns > stood_ns ? report->heard_ns + stood_ns : now_ns;
+	}
 	council->turn_ns = now_ns;
 }
 

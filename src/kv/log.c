@@ -236,6 +236,7 @@ bool kv_log_turn(struct log *log)
 	log->flush.work.run = flush_run;
 	log->flush.work.done = flush_done;
 	log->flushing = true;
+	log->flushing_ns = hf_env_now_ns(log->env);
 	ensure(hf_work_submit(log->workers, &log->flush.work) == 0);
 	return true;
 }

@@ -71,10 +71,11 @@ struct log {
 	struct log_buffer filling;
 	struct log_flush flush;
 	bool flushing;
-	bool damaged; /* entries that were durable could not be read: what was read is not all */
-	bool low;     /* the disk is nearly full */
-	bool looks;   /* a flush is due though nothing was appended */
-	int failed;   /* -errno of a flush: final */
+	uint64_t flushing_ns; /* since when it flushes, by hf_env_now_ns */
+	bool damaged;         /* entries that were durable could not be read: what was read is not all */
+	bool low;             /* the disk is nearly full */
+	bool looks;           /* a flush is due though nothing was appended */
+	int failed;           /* -errno of a flush: final */
 };
 
 /* Called with the entries that are there, in order, and where each begins; up to LOG_BATCH at once. Not 0 ends the
@@ -94,6 +95,11 @@ uint64_t kv_log_append(struct log *log, struct log_entry *entry);
 static inline bool log_is_idle(const struct log *log)
 {
 	return !log->flushing && log->filling.bytes == 0;
+}
+/* How long a flush has been under way; 0: none is. */
+static inline uint64_t log_flushes_for_ns(const struct log *log)
+{
+	return log->flushing ? hf_env_now_ns(log->env) - log->flushing_ns : 0;
 }
 /* Begins a flush if one is due; true: it did. */
 bool kv_log_turn(struct log *log);

@@ -124,12 +124,19 @@ static uint32_t request_of(const struct smr_link *link)
 	return smr_slot_open(le64toh(observe(at)), &value) ? (uint32_t)value : 0;
 }
 
+/* A learner grants too; what has no state, or takes a snapshot, does not (R-S22). */
+static bool has_state(const struct hf_smr *smr)
+{
+	return smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
+}
+
+/* Not to a process that took the place of the one that asked (R-S25), nor if the own state went meanwhile. */
 static void give(struct hf_smr *smr)
 {
 	struct smr_link *to = &smr->links[smr->giving_to];
 
 	smr->giving = SMR_GIVING_NONE;
-	if (request_of(to) != smr->giving_request) { /* the process that took its place has not asked (R-S25) */
+	if (request_of(to) != smr->giving_request || !has_state(smr)) {
 		smr->holder = SMR_NOBODY;
 		return;
 	}
@@ -172,12 +179,6 @@ static bool step(struct hf_smr *smr)
 static bool is_older(uint32_t request, uint32_t than)
 {
 	return ((request - than) & 0xffffff) > 0x7fffff;
-}
-
-/* A learner grants too; what has no state, or takes a snapshot, does not (R-S22). */
-static bool has_state(const struct hf_smr *smr)
-{
-	return smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 }
 
 static enum smr_verdict judge(const struct smr_link *link, uint32_t request)

@@ -102,6 +102,12 @@ static void tell_given(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message.head);
 }
 
+/* STATE is still to be said, and behind the exchange the qp allows what was given; the broken one does not. */
+static bool exchange_tells(const struct hf_vqp *vqp)
+{
+	return vqp->path_broken && !recovery_has_said(&vqp->recovery);
+}
+
 static bool backups_are_off(struct hf_vqp *vqp)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
@@ -198,10 +204,10 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (!apply(vqp, &vqp->backup[i]))
 			retire_backup(&vqp->backup[i]);
-	if (taken == 0 && given != 0 && !cycle)
-		tell_given(vqp); /* else the exchange tells it, behind which the qp allows it */
+	if (taken == 0 && given != 0 && !cycle && !exchange_tells(vqp))
+		tell_given(vqp);
 	if (vqp->path->qp != NULL && (taken != 0 || cycle))
-		marks_broken(vqp); /* the next qp is of the new grant */
+		marks_broken(vqp); /* the next qp is of the new grant, and the exchange tells it */
 	if (is_settled(vqp)) {
 		vqp->grants.given = false;
 		return 0;

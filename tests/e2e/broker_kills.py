@@ -32,16 +32,24 @@ def _kcat(cluster, *arguments):
     return done.stdout
 
 
-def _partition(cluster):
-    topics = json.loads(_kcat(cluster, "-L", "-J", "-t", TOPIC))["topics"]
-    return topics[0]["partitions"][0]
-
-
 def _wait_until(holds, words):
     end = time.monotonic() + LIMIT_S
     while not holds():
         assert time.monotonic() < end, words
         time.sleep(0.05)
+
+
+def _partition(cluster):
+    """What a broker says of it; one that has not heard of the new topic yet lists no partition."""
+    found = []
+
+    def is_listed():
+        topics = json.loads(_kcat(cluster, "-L", "-J", "-t", TOPIC))["topics"]
+        found.extend(topics[0]["partitions"] if topics else [])
+        return found
+
+    _wait_until(is_listed, f"no broker lists the partition of {TOPIC}")
+    return found[0]
 
 
 def _high_watermark(address):

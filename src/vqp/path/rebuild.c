@@ -60,6 +60,17 @@ void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 		now_ns);
 }
 
+bool rebuild_despairs(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct rebuild *rebuild = &vqp->rebuild;
+
+	if (vqp->state != HF_VQP_UP || vqp->path->shared == NULL || vqp->messages == 0)
+		rebuild->message_ns = 0;
+	else if (rebuild->message_ns == 0)
+		rebuild->message_ns = now_ns;
+	return rebuild->message_ns != 0 && now_ns - rebuild->message_ns >= vqp->node->config.budget_ns;
+}
+
 /* It is of no use to start over at once. */
 static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 {

@@ -31,6 +31,7 @@ struct rebuild {
 	unsigned rail;
 	uint64_t at_ns; /* waiting: not before; else: given up then */
 	uint64_t backoff_ns, failed_ns;
+	uint64_t message_ns;         /* since when a message waits for a dedicated qp (R7); 0: none does */
 	bool answered, came_through; /* the probe's completion is here; it is a success */
 };
 
@@ -43,6 +44,8 @@ struct rebuilds {
 void rebuild_init(struct hf_vqp *vqp);
 void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns); /* on the rail in use, unless it is paused */
+/* At each tick. True: a message has waited for a dedicated qp for the budget. */
+bool rebuild_despairs(struct hf_vqp *vqp, uint64_t now_ns);
 /* Goes on with what the marks are about (marks.h): both ends have the qp, or the probe is over. True: the swap can
  * begin. */
 bool rebuild_drain(struct hf_vqp *vqp);

@@ -331,6 +331,13 @@ static void suspect_return(struct hf_vqp *vqp, uint64_t now_ns)
 	}
 }
 
+static void despair(struct hf_vqp *vqp, const char *why)
+{
+	log_error("vqp %u: %s for the budget; the vqp fails", vqp->num, why);
+	end_for(vqp, HF_VQP_END_NO_PATH);
+	vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
+}
+
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_RAILS};
@@ -350,10 +357,9 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	want_dedicated(vqp, now_ns);
 	if (failback_due(vqp, now_ns))
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
-	if (home_despairs(vqp, now_ns)) {
-		log_error("vqp %u: the home rail of the peer's atomics was out of reach for the budget; the vqp fails",
-			vqp->num);
-		end_for(vqp, HF_VQP_END_NO_PATH);
-		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
-	}
+	if (home_despairs(vqp, now_ns))
+		despair(vqp, "the home rail of the peer's atomics was out of reach");
+	else if (rebuild_despairs(vqp, now_ns))
+		despair(vqp,
+			"a message waited for a qp of its own, which could not be made (has a device no qps left?)");
 }

@@ -229,6 +229,13 @@ static unsigned on_event(struct recovery *recovery, const struct recovery_event 
 	return 0;
 }
 
+bool recovery_has_said(const struct recovery *recovery)
+{
+	return (recovery->state == RECOVERY_FENCE && recovery->said) ||
+	       (recovery->state == RECOVERY_EXCHANGE && recovery->kind == RECOVERY_FAILOVER) ||
+	       recovery->state == RECOVERY_PATH;
+}
+
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)
 {
 	unsigned actions;

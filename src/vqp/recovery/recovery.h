@@ -101,6 +101,8 @@ struct recovery {
 void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
+/* The peer has this end's STATE of this exchange, and that exchange goes on although the path is broken. */
+bool recovery_has_said(const struct recovery *recovery);
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);
 /* A wr completed on the new path: the outage is over and the next one has a budget of its own. Where none is waiting,

@@ -1,4 +1,4 @@
-/* Leases across the restart of a machine, whose boot clock begins anew. */
+/* Leases across the restart of a machine, whose boot clock begins anew; and who is heard across a turn that was late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "kv/council_parts.h"
 #include "kv/engine.h"
 
 #define OTHER    1u
@@ -82,11 +83,36 @@ static void a_lease_is_not_longer_than_it_can_be(void **state)
 	assert_int_equal(kv->council.lease_until_ns, now_ns + LEASE_NS);
 }
 
+/* A member is not silent for the time in which nobody listened; nor is it heard by that. */
+static void a_late_turn_counts_for_no_member_and_against_none(void **state)
+{
+	struct hf_kv *kv = *state;
+	struct council_report *report = &kv->council.reports[OTHER];
+	const uint64_t suspect_ns = LEASE_NS / 2, step_ns = suspect_ns / 10;
+	uint64_t now_ns = ASKED_NS, listened_ns = 0;
+
+	kv->council.suspect_ns = suspect_ns;
+	kv_council_excuse_all(kv, now_ns);
+	report->heard = true;
+	report->heard_ns = now_ns;
+	while (listened_ns < suspect_ns) {
+		assert_true(kv_council_is_fresh(kv, OTHER, now_ns));
+		now_ns += LEASE_NS;
+		kv_council_excuse_all(kv, now_ns);
+		assert_true(report->heard_ns <= now_ns);
+		now_ns += step_ns;
+		listened_ns += step_ns;
+		kv_council_excuse_all(kv, now_ns);
+	}
+	assert_false(kv_council_is_fresh(kv, OTHER, now_ns));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(no_process_gets_what_the_one_before_it_asked_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_lease_is_not_longer_than_it_can_be, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_late_turn_counts_for_no_member_and_against_none, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

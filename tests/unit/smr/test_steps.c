@@ -265,6 +265,16 @@ static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
 	end();
 }
 
+/* Of the holder before member 1, which sent that request. */
+static void end_revocation(uint32_t request)
+{
+	smr.giving = SMR_GIVING_REVOKE;
+	smr.giving_to = 1;
+	smr.giving_request = request;
+	smr.giving_done = true;
+	(void)smr_grant_turn(&smr);
+}
+
 /* Its process ended while the holder before was cut off; another one has its place, and has not asked. */
 static void a_request_of_a_process_that_is_gone_is_not_granted(void **state)
 {
@@ -272,14 +282,29 @@ static void a_request_of_a_process_that_is_gone_is_not_granted(void **state)
 	begin();
 	smr.holder = 2;
 	smr.choice = 1;
-	smr.giving = SMR_GIVING_REVOKE;
-	smr.giving_to = 1;
-	smr.giving_request = 5;
-	smr.giving_done = true;
-	(void)smr_grant_turn(&smr);
+	end_revocation(5);
 	assert_int_equal(smr.giving, SMR_GIVING_NONE);
 	assert_int_equal(smr.holder, SMR_NOBODY);
 	assert_int_equal(smr.links[1].granted, 0);
+	end();
+}
+
+/* It began to take a snapshot while the holder before was cut off (R-S22). */
+static void a_log_is_not_given_while_its_member_has_no_state(void **state)
+{
+	(void)state;
+	begin();
+	smr.holder = 2;
+	smr.choice = 1;
+	put_le64(smr.back + SMR_MAILBOX(1), smr_slot_seal(5));
+	smr.role = HF_SMR_RESTORING;
+	end_revocation(5);
+	assert_int_equal(smr.holder, SMR_NOBODY);
+	assert_int_equal(smr.links[1].granted, 0);
+	smr.role = HF_SMR_FOLLOWER;
+	end_revocation(5);
+	assert_int_equal(smr.holder, 1);
+	assert_int_equal(smr.links[1].granted, 5);
 	end();
 }
 
@@ -867,6 +892,7 @@ int main(void)
 		cmocka_unit_test(what_still_reads_the_ring_ends_with_the_attempt),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
+		cmocka_unit_test(a_log_is_not_given_while_its_member_has_no_state),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(who_was_told_of_a_configuration_does_not_forget_it),
 		cmocka_unit_test(each_configuration_in_the_log_needs_its_majority),

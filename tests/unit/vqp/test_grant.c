@@ -372,6 +372,35 @@ static void no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **
 }
 
 /* Refused although nothing was revoked: the program is wrong, and no exchange repairs that. */
+static bool a_may_read(struct pair *pair)
+{
+	return (hf_vqp_remote_access(pair->a.vqp) & IBV_ACCESS_REMOTE_READ) != 0;
+}
+
+static bool a_may_only_write(struct pair *pair)
+{
+	return !a_may_read(pair) && hf_vqp_state(pair->a.vqp) == HF_VQP_UP && hf_vqp_state(pair->b.vqp) == HF_VQP_UP;
+}
+
+/* The old qp does not allow it: a would post a READ there, and end as for an error of its program. */
+static void access_that_is_given_behind_a_broken_path_is_told_with_the_next(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	set_access(&pair, IBV_ACCESS_REMOTE_WRITE);
+	assert_true(pair_until(&pair, a_may_only_write));
+	assert_int_equal(pair.b.vqp->peer->outbox.used, 0);
+	done_called = 0;
+	marks_broken(pair.b.vqp);
+	assert_int_equal(hf_vqp_set_access(pair.b.vqp, ALL, done, &pair), -EINPROGRESS);
+	assert_int_equal(pair.b.vqp->peer->outbox.used, 0);
+	assert_true(pair_until(&pair, a_may_read));
+	assert_true(pair_until(&pair, is_done));
+	pair_close(&pair);
+}
+
 static void a_wr_that_the_grant_never_allowed_is_an_error_of_the_program(void **state)
 {
 	struct pair pair;
@@ -443,6 +472,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(access_that_was_revoked_is_revoked_on_the_other_rail_too),
 		cmocka_unit_test(an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this),
 		cmocka_unit_test(no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard),
+		cmocka_unit_test(access_that_is_given_behind_a_broken_path_is_told_with_the_next),
 		cmocka_unit_test(a_wr_that_the_grant_never_allowed_is_an_error_of_the_program),
 		cmocka_unit_test(a_revocation_does_not_wait_for_a_backup_that_cannot_be_fenced),
 		cmocka_unit_test(without_flags_that_change_in_rts_the_qp_is_cycled),

@@ -113,6 +113,27 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	pair_close(&pair);
 }
 
+/* The devices have no qps left, and nothing else would end the wait. */
+static void a_message_for_which_no_qp_can_be_made_fails_after_the_budget(void **state)
+{
+	struct pair pair;
+	uint64_t now_ns;
+
+	(void)state;
+	fleet_open_on_standby(&pair);
+	send_a_letter(&pair);
+	now_ns = hf_loop_now_ns(pair.loop);
+	failover_tick(ours[3], now_ns);
+	failover_tick(ours[3], now_ns + pair.a.node->config.budget_ns - 1);
+	assert_int_equal(hf_vqp_state(ours[3]), HF_VQP_UP);
+	failover_tick(ours[4], now_ns + pair.a.node->config.budget_ns);
+	assert_int_equal(hf_vqp_state(ours[4]), HF_VQP_UP); /* no message waits there */
+	failover_tick(ours[3], now_ns + pair.a.node->config.budget_ns);
+	assert_int_equal(hf_vqp_state(ours[3]), HF_VQP_ERROR);
+	assert_int_equal(hf_vqp_end(ours[3], NULL), HF_VQP_END_NO_PATH);
+	pair_close(&pair);
+}
+
 /* As if its wrs had failed there for long. */
 static void pause_for_good(struct pair *pair, unsigned rail)
 {
@@ -209,6 +230,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_is_rebuilt_while_another_vqp_fails_over),
 		cmocka_unit_test(a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it),
 		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
+		cmocka_unit_test(a_message_for_which_no_qp_can_be_made_fails_after_the_budget),
 		cmocka_unit_test(a_message_does_not_wait_for_the_end_of_its_rails_pause),
 		cmocka_unit_test(paused_rails_take_turns_where_no_other_is_left),
 		cmocka_unit_test(a_rail_that_the_program_reports_is_left_until_that_is_revoked),

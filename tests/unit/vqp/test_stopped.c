@@ -70,12 +70,24 @@ static bool is_connected(struct pair *p)
 	return hf_vqp_state(p->a.vqp) == HF_VQP_UP;
 }
 
+/* A rail that has just been given up may be the second choice for a while. */
+static bool is_connected_on_rail_0(struct pair *p)
+{
+	if (!is_connected(p))
+		return false;
+	if (hf_vqp_rail(p->a.vqp) == 0)
+		return true;
+	hf_vqp_destroy(p->a.vqp);
+	p->a.vqp = NULL;
+	return false;
+}
+
 static void connect_to_target(void)
 {
 	size_t bytes;
 	const void *reply;
 
-	assert_true(pair_until(&pair, is_connected));
+	assert_true(pair_until(&pair, is_connected_on_rail_0));
 	reply = hf_vqp_reply(pair.a.vqp, &bytes);
 	assert_int_equal(bytes, sizeof(remote));
 	memcpy(&remote, reply, sizeof(remote));
@@ -151,7 +163,6 @@ static void check_final(enum ibv_wr_opcode opcode, unsigned word)
 	check_unknown(&wc);
 	assert_int_equal(kill(target.pid, SIGCONT), 0);
 	connect_to_target();
-	assert_int_equal(hf_vqp_rail(pair.a.vqp), 0);
 	assert_int_equal(read_word(word), 0);
 }
 
