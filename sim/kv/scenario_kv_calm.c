@@ -6,7 +6,7 @@
  *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
  *   kv-device     the device of one rail of a member dies: the member stays, and the list of members changes as before
  *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards
- *   kv-hang       a member's disk hangs for a while: the others write without it, and it joins again */
+ *   kv-hang       a member's disk hangs for a while: the others write without it, and it joins again; or the disks of all hang */
 #include <stdlib.h>
 
 #include "base/ensure.h"
@@ -40,7 +40,8 @@
 #define CUT_NS  (300 * NS_MS) /* three leases, at most */
 #define MEND_NS (300 * NS_MS) /* until the rail carries data again */
 
-#define DEVICE_NS (1 * NS_S) /* until a replica is there in place of the one that was lost with the device */
+#define DEVICE_NS (1 * NS_S)      /* until a replica is there in place of the one that was lost with the device */
+#define RETRY_NS  (20 * LEASE_NS) /* until it is tried again */
 
 #define HANG_NS  (5 * NS_S)                          /* at least */
 #define HANGS_NS (2 * NS_S + 2 * LEASE_NS + MORE_NS) /* without an answered write then, at most */
@@ -283,19 +284,28 @@ static void cut_rails(struct kv_cluster *all)
 		world_violate(world, "rails", "operations failed while rails were cut one after the other");
 }
 
-/* Another member is killed then: of three, the list of members needs the replica at the one that lost its device. */
+/* Another member is killed then: of three, the list of members needs the replica at the one that lost its device. Where
+ * the records are in memory, the first one that takes its place does not start. */
 static void lose_device(struct kv_cluster *all)
 {
 	struct world *world = all->world;
 	const struct port *port = &all->network.ports[world_range(world, 0, all->network.port_count - 1)];
 	uint64_t killed_ns;
+	struct disk *disk;
 	unsigned loser = 0;
 	struct hf_kv_status status;
 
 	while (&all->nodes[loser].endpoint.host != port->host)
 		loser++;
+	disk = all->nodes[loser].endpoint.host.disk;
 	world_count_fault(world, FAULT_NIC_CRASH);
 	nic_crash(nic_at(port), true);
+	if (all->keep == KV_KEEP_MEMORY) { /* nothing but a replica that starts waits for a sync */
+		disk->sync_fails_ppm = 1000000;
+		world_run_until(world, world->now_ns + SOON_NS);
+		disk->sync_fails_ppm = 0;
+		world_run_until(world, world->now_ns + RETRY_NS);
+	}
 	world_run_until(world, world->now_ns + DEVICE_NS);
 	hf_kv_status(all->nodes[loser].kv, &status);
 	if (status.failed || !kv_kills_all_serve(all))
@@ -328,27 +338,29 @@ static void fill_disk(struct kv_cluster *all)
 	check_written(all, since_ns, true, "answers no write though the disks have room again");
 }
 
-/* Its process lives, and its links do. */
-static void hang_disk(struct kv_cluster *all)
+/* Processes and links live. By turns one disk hangs, or all: then nobody can be excluded. */
+static void hang_disks(struct kv_cluster *all)
 {
 	struct world *world = all->world;
 	unsigned victim = pick_victim(all);
-	struct disk *disk = all->nodes[victim].endpoint.host.disk;
-	uint64_t since_ns = world->now_ns;
+	bool one = world->seed % 4 != 3;
+	uint64_t since_ns = world->now_ns, until_ns = since_ns + world_range(world, HANG_NS, 2 * HANG_NS);
 
-	disk->hangs_until_ns = since_ns + world_range(world, HANG_NS, 2 * HANG_NS);
-	world_note(world, all->nodes[victim].endpoint.host.name, disk->hangs_until_ns);
-	world_run_until(world, since_ns + HANGS_NS);
 	for (unsigned i = 0; i < all->count; i++)
+		if (!one || i == victim)
+			all->nodes[i].endpoint.host.disk->hangs_until_ns = until_ns;
+	world_note(world, all->nodes[victim].endpoint.host.name, until_ns);
+	world_run_until(world, since_ns + HANGS_NS);
+	for (unsigned i = 0; one && i < all->count; i++)
 		if (i != victim && all->nodes[i].written_ns + LEASE_NS < world->now_ns)
 			world_violate(world, "hang", "%s answers no write while the disk of %s hangs",
 				all->nodes[i].endpoint.host.name, all->nodes[victim].endpoint.host.name);
-	world_run_until(world, disk->hangs_until_ns);
-	while (world->violations == 0 && world->now_ns < disk->hangs_until_ns + RETURN_NS && !kv_kills_all_serve(all))
+	world_run_until(world, until_ns);
+	while (world->violations == 0 && world->now_ns < until_ns + RETURN_NS && !kv_kills_all_serve(all))
 		world_run_until(world, world->now_ns + NS_MS);
 	if (!kv_kills_all_serve(all))
 		world_violate(world, "hang", "not all members serve after the disk of %s went on",
-			all->nodes[victim].endpoint.host.name);
+			one ? all->nodes[victim].endpoint.host.name : "each");
 }
 
 bool kv_calm_begin(struct kv_cluster *all)
@@ -413,7 +425,7 @@ static void run_room(struct world *world, struct outcome *outcome)
 
 static void run_hang(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, LEASE_NS, KV_KEEP_FILE, hang_disk);
+	run(world, outcome, LEASE_NS, KV_KEEP_FILE, hang_disks);
 }
 
 const struct scenario scenario_kv_failover = {
@@ -461,6 +473,7 @@ const struct scenario scenario_kv_room = {
 const struct scenario scenario_kv_hang = {
 	.name = "kv-hang",
 	.only_when_named = true,
-	.what = "the same; the disk of a member hangs for a while: the others write without it, and it joins again",
+	.what = "the same; the disk of a member hangs for a while: the others write without it; or the disks of all "
+		"hang",
 	.run = run_hang,
 };

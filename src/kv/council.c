@@ -123,14 +123,16 @@ static bool is_behind(const struct hf_kv *kv, uint64_t now_ns)
 static void replace_replica(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
+	bool again = council->smr == NULL;
 	struct hf_error error = {0};
 
-	log_warn("kv: the membership log makes no progress here; its replica restarts");
+	if (!again)
+		log_warn("kv: the membership log makes no progress here; its replica restarts");
 	council->followed_ns = now_ns;
 	council->smr_lost = council->leads = false;
 	hf_smr_stop(council->smr);
 	council->smr = NULL;
-	if (start_replica(kv, &error) != 0)
+	if (start_replica(kv, &error) != 0 && !again)
 		log_error("kv: the membership log does not start here: %s; it is tried again", error.text);
 }
 
@@ -139,7 +141,8 @@ static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 
-	if (council->smr != NULL && !is_behind(kv, now_ns))
+	/* A replica waits for its disk when it ends. */
+	if (council->silent || (council->smr != NULL && !is_behind(kv, now_ns)))
 		council->followed_ns = now_ns;
 	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)
 		return false;
@@ -149,22 +152,34 @@ static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 
 /* ---- turns ---- */
 
-/* Each write waits for the log of each member. One whose disk hangs says nothing, so that the others exclude it as one
- * that is silent. It joins again when the disk goes on. */
-static bool disk_hangs(struct hf_kv *kv)
+static bool others_are_majority(const struct hf_kv *kv, uint64_t now_ns)
+{
+	unsigned others = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		others += i != kv->view.self && kv_council_is_fresh(kv, i, now_ns);
+	return others > kv->config.member_count / 2;
+}
+
+/* Each write waits for the log of each member. One whose disk hangs falls silent until the flush ends, so that the
+ * others exclude it; then it joins again. Where they could not decide that without it, it stays, and reads go on. */
+static void fall_silent_if_disk_hangs(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 	uint64_t patience_ns = COUNCIL_HANGS_LEASES * council->lease_ns;
-	bool hangs = log_flushes_for_ns(&kv->log) >=
-		     (patience_ns < COUNCIL_HANGS_MIN_NS ? COUNCIL_HANGS_MIN_NS : patience_ns);
 
-	if (hangs && !council->disk_hangs)
+	if (patience_ns < COUNCIL_HANGS_MIN_NS)
+		patience_ns = COUNCIL_HANGS_MIN_NS;
+	if (!kv_log_hangs(&kv->log, patience_ns)) {
+		if (council->silent)
+			log_info("kv: the log in %s is written again", kv->config.log);
+		council->silent = false;
+	} else if (!council->silent && others_are_majority(kv, now_ns)) {
 		log_error("kv: a flush of the log in %s does not end; the others exclude this member until it does; "
 			  "look at the disk",
 			kv->config.log);
-	else if (!hangs && council->disk_hangs)
-		log_info("kv: the log in %s is written again; this member joins its cluster", kv->config.log);
-	return council->disk_hangs = hangs;
+		council->silent = true;
+	}
 }
 
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
@@ -173,14 +188,15 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 	bool some = false;
 
 	kv_council_excuse_all(kv, now_ns);
-	if (council->smr_lost)
+	if (council->smr_lost && !council->silent)
 		replace_replica(kv, now_ns);
 	if (council->leave == COUNCIL_DRAINS && list_empty(&kv->flights)) {
 		council->leave = COUNCIL_LEAVES;
 		kv_council_hurry(kv);
 	}
 	if (now_ns >= council->next_ask_ns) {
-		if (!kv->failed && !disk_hangs(kv))
+		fall_silent_if_disk_hangs(kv, now_ns);
+		if (!kv->failed && !council->silent)
 			kv_council_ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
 		some = kv_council_propose(kv, now_ns) || replace_if_behind(kv, now_ns);

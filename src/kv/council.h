@@ -25,8 +25,8 @@
 #define COUNCIL_INSTALL_LEASES 3u            /* an epoch is installed within this many */
 #define COUNCIL_COLD_LEASES    20u           /* wait for the last members after all have ended */
 #define COUNCIL_BEHIND_LEASES  20u           /* the replica of the log restarts after this many without progress */
-#define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs; */
-#define COUNCIL_HANGS_MIN_NS   2000000000ull /* not before */
+#define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs, */
+#define COUNCIL_HANGS_MIN_NS   2000000000ull /* and at least for this time */
 #define COUNCIL_CLOCKS_PPM     1000u         /* by which two clocks differ at most */
 #define COUNCIL_SUSPECT_PART   2u            /* a member that is silent for 1 / this of a lease is suspected */
 
@@ -54,7 +54,7 @@ enum council_leave {
 struct council {
 	struct hf_smr *smr;
 	bool smr_lost; /* with a device: another replica takes its place */
-	bool disk_hangs;
+	bool silent;   /* its disk hangs, and the others can exclude it */
 	uint64_t lease_ns, suspect_ns;
 	uint64_t turn_ns;
 	/* followed: when there was a replica, and no member was known to be ahead of it */

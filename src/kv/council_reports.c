@@ -33,15 +33,17 @@ static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
 void kv_council_excuse_all(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
-
 	uint64_t stood_ns = now_ns - council->turn_ns;
 
-	for (unsigned i = 0; stood_ns > council->suspect_ns / 2 && i < HF_KV_MEMBERS_MAX; i++) {
+	council->turn_ns = now_ns;
+	if (stood_ns <= council->suspect_ns / 2)
+		return;
+	kv_log_excuse(&kv->log, stood_ns);
+	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++) {
 		struct council_report *report = &council->reports[i];
 
 		report->heard_ns = now_ns - report->heard_ns > stood_ns ? report->heard_ns + stood_ns : now_ns;
 	}
-	council->turn_ns = now_ns;
 }
 
 void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)

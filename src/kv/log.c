@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #define BUFFER_BYTES_MIN (64u << 10)
+#define SLOW_NS_PER_BYTE 100u        /* 10 MB/s */
 #define WITHIN_TURN_MAX  (48u << 10) /* more goes to the helper whatever the medium: pages of a file take time too */
 
 static bool is_synced(const struct log *log)
@@ -239,6 +240,17 @@ bool kv_log_turn(struct log *log)
 	log->flushing_ns = hf_env_now_ns(log->env);
 	ensure(hf_work_submit(log->workers, &log->flush.work) == 0);
 	return true;
+}
+
+bool kv_log_hangs(const struct log *log, uint64_t patience_ns)
+{
+	return log->flushing &&
+	       hf_env_now_ns(log->env) > log->flushing_ns + patience_ns + log->flush.data.bytes * SLOW_NS_PER_BYTE;
+}
+
+void kv_log_excuse(struct log *log, uint64_t stood_ns)
+{
+	log->flushing_ns += stood_ns;
 }
 
 void kv_log_drop(struct log *log, uint64_t position)

@@ -96,11 +96,10 @@ static inline bool log_is_idle(const struct log *log)
 {
 	return !log->flushing && log->filling.bytes == 0;
 }
-/* How long a flush has been under way; 0: none is. */
-static inline uint64_t log_flushes_for_ns(const struct log *log)
-{
-	return log->flushing ? hf_env_now_ns(log->env) - log->flushing_ns : 0;
-}
+/* A flush takes longer than patience_ns, and than a slow disk would. */
+bool kv_log_hangs(const struct log *log, uint64_t patience_ns);
+/* This process stood still for so long, until now. */
+void kv_log_excuse(struct log *log, uint64_t stood_ns);
 /* Begins a flush if one is due; true: it did. */
 bool kv_log_turn(struct log *log);
 /* Where the entries of that process end, as far as they are durable; 0: the log has none. */

@@ -130,7 +130,7 @@ static bool has_state(const struct hf_smr *smr)
 	return smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 }
 
-/* Not to a process that took the place of the one that asked (R-S25), nor if the own state went meanwhile. */
+/* Not to a process that took the place of the one that asked (R-S25), nor if this member lost its state meanwhile. */
 static void give(struct hf_smr *smr)
 {
 	struct smr_link *to = &smr->links[smr->giving_to];

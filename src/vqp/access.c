@@ -102,12 +102,6 @@ static void tell_given(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message.head);
 }
 
-/* STATE is still to be said, and behind the exchange the qp allows what was given; the broken one does not. */
-static bool exchange_tells(const struct hf_vqp *vqp)
-{
-	return vqp->path_broken && !recovery_has_said(&vqp->recovery);
-}
-
 static bool backups_are_off(struct hf_vqp *vqp)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
@@ -204,10 +198,11 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (!apply(vqp, &vqp->backup[i]))
 			retire_backup(&vqp->backup[i]);
-	if (taken == 0 && given != 0 && !cycle && !exchange_tells(vqp))
+	/* Else a STATE is still to be sent: it tells the access, and the qp behind that exchange allows it. */
+	if (taken == 0 && given != 0 && (!(cycle || vqp->path_broken) || recovery_has_said(&vqp->recovery)))
 		tell_given(vqp);
 	if (vqp->path->qp != NULL && (taken != 0 || cycle))
-		marks_broken(vqp); /* the next qp is of the new grant, and the exchange tells it */
+		marks_broken(vqp); /* the next qp is of the new grant */
 	if (is_settled(vqp)) {
 		vqp->grants.given = false;
 		return 0;

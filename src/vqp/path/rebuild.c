@@ -60,15 +60,23 @@ void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 		now_ns);
 }
 
+static bool message_waits(const struct hf_vqp *vqp)
+{
+	const struct request_log *log = &vqp->sends;
+
+	return vqp->state == HF_VQP_UP && !vqp->forsaken && vqp->path->shared != NULL && log->next < log->tail &&
+	       request_log_at(log, log->next)->message != 0;
+}
+
 bool rebuild_despairs(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct rebuild *rebuild = &vqp->rebuild;
 
-	if (vqp->state != HF_VQP_UP || vqp->path->shared == NULL || vqp->messages == 0)
-		rebuild->message_ns = 0;
-	else if (rebuild->message_ns == 0)
+	if (!message_waits(vqp) || rebuild->message != vqp->sends.next) {
+		rebuild->message = vqp->sends.next;
 		rebuild->message_ns = now_ns;
-	return rebuild->message_ns != 0 && now_ns - rebuild->message_ns >= vqp->node->config.budget_ns;
+	}
+	return now_ns - rebuild->message_ns >= vqp->node->config.budget_ns;
 }
 
 /* It is of no use to start over at once. */

@@ -333,7 +333,7 @@ static void suspect_return(struct hf_vqp *vqp, uint64_t now_ns)
 
 static void despair(struct hf_vqp *vqp, const char *why)
 {
-	log_error("vqp %u: %s for the budget; the vqp fails", vqp->num, why);
+	log_error("vqp %u: %s; the vqp fails", vqp->num, why);
 	end_for(vqp, HF_VQP_END_NO_PATH);
 	vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
 }
@@ -358,8 +358,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (failback_due(vqp, now_ns))
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
 	if (home_despairs(vqp, now_ns))
-		despair(vqp, "the home rail of the peer's atomics was out of reach");
+		despair(vqp, "the home rail of the peer's atomics was out of reach for the budget");
 	else if (rebuild_despairs(vqp, now_ns))
-		despair(vqp,
-			"a message waited for a qp of its own, which could not be made (has a device no qps left?)");
+		despair(vqp, "no dedicated qp could be made within the budget, and a message waits for one");
 }

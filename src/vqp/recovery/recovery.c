@@ -231,9 +231,8 @@ static unsigned on_event(struct recovery *recovery, const struct recovery_event 
 
 bool recovery_has_said(const struct recovery *recovery)
 {
-	return (recovery->state == RECOVERY_FENCE && recovery->said) ||
-	       (recovery->state == RECOVERY_EXCHANGE && recovery->kind == RECOVERY_FAILOVER) ||
-	       recovery->state == RECOVERY_PATH;
+	return recovery->said && (recovery->state == RECOVERY_FENCE || recovery->state == RECOVERY_EXCHANGE ||
+					 recovery->state == RECOVERY_PATH);
 }
 
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)

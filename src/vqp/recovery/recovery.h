@@ -101,7 +101,7 @@ struct recovery {
 void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
-/* The peer has this end's STATE of this exchange, and that exchange goes on although the path is broken. */
+/* This end's STATE of the exchange was sent, and the exchange is not at the next path yet. */
 bool recovery_has_said(const struct recovery *recovery);
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);

@@ -371,7 +371,6 @@ static void no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **
 	pair_close(&pair);
 }
 
-/* Refused although nothing was revoked: the program is wrong, and no exchange repairs that. */
 static bool a_may_read(struct pair *pair)
 {
 	return (hf_vqp_remote_access(pair->a.vqp) & IBV_ACCESS_REMOTE_READ) != 0;
@@ -401,6 +400,7 @@ static void access_that_is_given_behind_a_broken_path_is_told_with_the_next(void
 	pair_close(&pair);
 }
 
+/* Refused although nothing was revoked: the program is wrong, and no exchange repairs that. */
 static void a_wr_that_the_grant_never_allowed_is_an_error_of_the_program(void **state)
 {
 	struct pair pair;
