@@ -113,7 +113,9 @@ static void a_path_that_fails_is_told_until_its_pause_is_over(void **state)
 	(void)state;
 	open_listening(&pair);
 	rail_step(&pair.a.peer->rails[0], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(pair.loop), &ignored);
+	pair.a.peer->rails[0].resume_at_ns = UINT64_MAX; /* until it was told, however late that is */
 	expect(&pair, HF_RAIL_PATH, HF_RAIL_UP);
+	pair.a.peer->rails[0].resume_at_ns = 0;
 	expect(&pair, HF_RAIL_UP, HF_RAIL_UP);
 	pair_close(&pair);
 }

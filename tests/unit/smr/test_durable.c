@@ -16,6 +16,7 @@ static void make_directory(struct trio *trio)
 {
 	snprintf(trio->directory, sizeof(trio->directory), "/tmp/holdfast-smr-XXXXXX");
 	assert_non_null(mkdtemp(trio->directory));
+	trio->config.stuck_ns = 20000000000ull; /* a sync of a busy disk may take longer than the default */
 }
 
 static void remove_name(const char *name, void *context)

@@ -145,6 +145,8 @@ static void start(struct trio *trio, struct trio_member *member, unsigned id, un
 	char directory[80];
 	struct hf_error error = {0};
 
+	if (config.silent_ns == 0)
+		config.silent_ns = 10000000000ull; /* all may stand still for longer than the default */
 	*member = (struct trio_member){.trio = trio, .id = id};
 	open_node(trio, member, place);
 	config.cluster = trio->config.cluster == NULL ? "trio" : trio->config.cluster;

@@ -557,10 +557,10 @@ static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void *
 	(void)state;
 	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
 	pair_open(&pair, HF_POLICY_VARUNA);
-	pair.a.node->config.budget_ns = 100000000;
 	pair_connect(&pair);
 	add_one(&pair, 0);
 	expect(&pair, 0);
+	pair.a.node->config.budget_ns = 100000000;
 	remote = (struct remote_region *)(uintptr_t)region_remote(pair.a.peer, pair.b.mr->rkey);
 	assert_non_null(remote);
 	remote->home = HOME_ELSEWHERE;

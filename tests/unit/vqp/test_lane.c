@@ -163,6 +163,7 @@ static void a_paused_rail_takes_a_lane(void **state)
 
 		rail_step(&end->peer->rails[1], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(pair.loop), &actions);
 		assert_int_equal(end->peer->rails[1].state, RAIL_PAUSED);
+		end->peer->rails[1].resume_at_ns = UINT64_MAX; /* for good */
 		hf_vqp_destroy(end->vqp);
 		end->vqp = NULL;
 	}
