@@ -19,12 +19,15 @@ LIMIT_S = 120
 
 
 def kcat(cluster, *arguments):
-    return subprocess.run(["kcat", "-b", cluster.address, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    return subprocess.run(["kcat", "-b", cluster.address, "-m", "60", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           check=True, timeout=LIMIT_S).stdout
 
 
 def partition(cluster):
-    return json.loads(kcat(cluster, "-L", "-J", "-t", TOPIC))["topics"][0]["partitions"][0]
+    """A broker that has not heard of the topic yet lists no partition."""
+    while not (topics := json.loads(kcat(cluster, "-L", "-J", "-t", TOPIC))["topics"]) or not topics[0]["partitions"]:
+        time.sleep(0.05)
+    return topics[0]["partitions"][0]
 
 
 def ids(replicas):

@@ -57,7 +57,7 @@ class _Broker:
 def _kcat(broker, *arguments, text=None):
     if shutil.which("kcat") is None:
         raise program.Skip("kcat is not installed (scripts/packages.txt)")
-    done = subprocess.run(["kcat", "-b", broker.address, *arguments], input=text, text=True, capture_output=True,
+    done = subprocess.run(["kcat", "-b", broker.address, "-m", "60", *arguments], input=text, text=True, capture_output=True,
                           timeout=60)
     assert done.returncode == 0, f"kcat {' '.join(arguments)}: {done.stdout[-500:]}\n{done.stderr[-2000:]}"
     return done.stdout

@@ -87,9 +87,21 @@ def _leader(cluster):
 
 def _grows(cluster, leader, by):
     """Until so many more records are replicated."""
-    address = (cluster.hosts[leader][0], 9092)
-    begun = kills._high_watermark(address)
-    kills._wait_until(lambda: kills._high_watermark(address) >= begun + by, f"fewer than {by} records are written")
+    begun = _end(cluster, leader)
+    kills._wait_until(lambda: kills._high_watermark((cluster.hosts[leader][0], 9092)) >= begun + by,
+                      f"fewer than {by} records are written")
+
+
+def _end(cluster, leader):
+    """The high watermark, also of a leader that is slow to answer."""
+    found = []
+
+    def is_said():
+        found.append(kills._high_watermark((cluster.hosts[leader][0], 9092)))
+        return found[-1] >= 0
+
+    kills._wait_until(is_said, "the leader does not say its high watermark")
+    return found[-1]
 
 
 def _committed(directory, i, end):
@@ -146,7 +158,7 @@ def producers_that_are_killed_or_stopped_hold_nothing_up(directory):
                 client.process.send_signal(how)
                 times.append(_mark(cluster, i))
                 if how == signal.SIGSTOP:
-                    end = kills._high_watermark((cluster.hosts[leader][0], 9092))
+                    end = _end(cluster, leader)
                     before = [_committed(directory, k, end) for k in range(3)]
                     client.process.send_signal(signal.SIGCONT)
                     _grows(cluster, leader, 50)  # it goes on

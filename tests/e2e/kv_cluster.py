@@ -91,7 +91,13 @@ class Cluster:
         return f"{self.hosts[i][0]}:8080"
 
     def status(self, i):
-        return json.loads(program.run(self.directory, "kv", "status", self.http(i), "--json", check=0).stdout)
+        """`kv status` waits for 2 s; a member that stands still answers later."""
+        until = time.monotonic() + LIMIT_S
+        while True:
+            done = program.run(self.directory, "kv", "status", self.http(i), "--json", check=None)
+            if done.returncode == 0:
+                return json.loads(done.stdout)
+            assert time.monotonic() < until, done.stderr
 
     def start(self, i):
         def ignore():  # so that a file that may not grow is an error (limit_files)

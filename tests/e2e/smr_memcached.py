@@ -232,7 +232,7 @@ def uniques_are_the_same_at_every_proxy_and_after_a_snapshot(directory):
 
 def keys_end_at_their_time_at_every_server(directory):
     with _cluster(directory) as it, _client(it.hosts[0]) as one, _client(it.hosts[1]) as other:
-        for key, seconds in [("a", 4), ("b", 4), ("c", 100), ("d", 4), ("e", int(time.time()) + 5)]:
+        for key, seconds in [("a", 8), ("b", 8), ("c", 100), ("d", 8), ("e", int(time.time()) + 9)]:
             assert one.ask(_store("set", key, 0, seconds, "x")) == "STORED"
         assert one.ask("touch b 100") == "TOUCHED" and other.ask("gat 0 d").startswith("VALUE d")
         assert other.ask(_store("append", "a", 0, 0, "y")) == "STORED"  # its time stays
@@ -334,7 +334,7 @@ def a_member_is_added_through_the_text_protocol(directory):
         it.start(3)
         with _client(it.hosts[0]) as client:
             client.ask(_store("set", "k", 0, 0, "x"))
-        program.run(directory, "smr", "members", "add", f"{it.hosts[0]}:{PORT}", "3", "d", f"{it.hosts[3]}:18515", check=0)
+        it.change_members(f"{it.hosts[0]}:{PORT}", "add", "3", "d", f"{it.hosts[3]}:18515", done="has this id already")
         with _client(it.hosts[3]) as client:
             assert client.ask("get k").startswith("VALUE k 0 1 | x")
         assert len(it.wait_alike()) == 1

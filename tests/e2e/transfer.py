@@ -175,7 +175,7 @@ def cut_rails_hand_over_to_tcp_and_carry_the_rest(directory):
     _make_tree(source, 96 * MIB)
     with _Pair(directory) as pair:
         pair.receive()
-        sender = pair.start_send("set", "--rate", "40")
+        sender = pair.start_send("set", "--rate", "15")  # it is to last until the rails carry again
         links = ["a/r0", "a/r1", "b/r0", "b/r1"]
         program.read_until(sender, ["now over", "soft"])
         pair.link("down", *links)
@@ -232,7 +232,7 @@ def the_status_of_a_sender_tells_of_its_rails(directory):
     _make(pathlib.Path(directory) / "file", 60 * MIB)
     with _Pair(directory) as pair:
         pair.receive()
-        sender = pair.start_send("file", "--rate", "20")
+        sender = pair.start_send("file", "--rate", "8")
         program.read_until(sender, ["now over", "soft"])
         found = json.loads(program.run(directory, "transfer", "status", "--config", "a.json", "--json", check=0).stdout)
         words = program.run(directory, "transfer", "status", "--config", "a.json", check=0).stdout
@@ -308,7 +308,7 @@ def the_demo_goes_over_rails_then_tcp_then_rails(directory):
 
 def the_demo_of_a_path_of_ones_own_says_lines(directory):
     _make_tree(pathlib.Path(directory) / "set", 80 * MIB)
-    done = program.run(directory, "demo", "transfer", "--input", "set/", "--rate", "40", check=0)
+    done = program.run(directory, "demo", "transfer", "--input", "set/", "--rate", "15", check=0)
     for words in ("both rails cut", "tcp carries", "both rails restored", "the rails carry again", "Nothing was lost"):
         assert words in done.stdout, done.stdout
 
