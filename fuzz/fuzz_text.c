@@ -86,10 +86,25 @@ static size_t read_reply(const uint8_t *data, size_t bytes, size_t piece)
 	}
 }
 
+/* Of a reply to gets, with a unique for every n-th of its VALUEs and for others. */
+static void put_uniques(const uint8_t *reply, size_t bytes, unsigned n)
+{
+	struct resp_out out = {0}, uniques = {0};
+	struct text_value value;
+	size_t used;
+
+	for (size_t at = 0, i = 0; proxy_text_value(reply + at, bytes - at, &value, &used); at += used, i++) {
+		if (i % n == 0 && value.key_bytes <= TEXT_KEY_MOST)
+			proxy_text_put_unique(&uniques, i, value.key, value.key_bytes);
+		proxy_text_put_unique(&uniques, i, (const uint8_t *)"left out", 8);
+	}
+	(void)proxy_text_put_gets(&out, reply, bytes, uniques.data, uniques.bytes);
+	resp_out_free(&out);
+	resp_out_free(&uniques);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	static const uint8_t uniques[64];
-	struct resp_out out = {0};
 	size_t used;
 
 	if (bytes < 1 || bytes > INPUT_MAX)
@@ -98,7 +113,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	used = read_reply(data, bytes, bytes);
 	ensure(used == read_reply(data, bytes, 1 + data[0] % 64));
 	if (used > 0)
-		(void)proxy_text_put_gets(&out, data, used, uniques, data[0] % 9 * 8);
-	resp_out_free(&out);
+		put_uniques(data, used, 1 + data[0] % 3);
 	return 0;
 }

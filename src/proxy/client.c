@@ -238,8 +238,9 @@ static enum client_taken join(
 			client->run_bytes + bytes > run_bytes_max(client->proxy)))
 		return CLIENT_LATER;
 	if (run->commands == 0) {
-		if (kind != RUN_READ && bytes > run_bytes_max(client->proxy)) /* nor would the key fit when it is due */
-			return refuse(client, TOO_LARGE);
+		if (bytes > run_bytes_max(client->proxy)) /* nor would the key fit when it is due */
+			return client->proxy->protocol->wants_reply(command, request) ? refuse(client, TOO_LARGE)
+										      : CLIENT_TAKEN;
 		proxy_run_init(run, client->proxy, kind);
 		client->draws = client->replies = 0;
 	}

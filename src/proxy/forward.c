@@ -192,6 +192,10 @@ static void on_message(struct hf_channel *channel, struct hf_peer *peer, const v
 		return;
 	if (message[0] == MESSAGE_HELLO && message[1] < HF_SMR_MEMBERS_MAX) {
 		state->member = message[1];
+		if (proxy->peers[state->member] != NULL && proxy->peers[state->member] != peer) {
+			proxy->peers[state->member] = NULL; /* it started again: its earlier process answers nothing */
+			proxy_route_lost(proxy, state->member);
+		}
 		proxy->peers[state->member] = peer;
 		proxy_route_again(proxy);
 	} else if (message[0] == MESSAGE_RUN) {

@@ -75,14 +75,31 @@ void proxy_route_again(struct proxy *proxy)
 	}
 }
 
+static bool is_alive(const struct proxy *proxy, int member)
+{
+	struct hf_smr_status status;
+
+	hf_smr_status(proxy->smr, &status);
+	for (unsigned i = 0; i < status.member_count; i++)
+		if (status.members[i].id == member)
+			return status.members[i].alive;
+	return false;
+}
+
+/* After its leadership too. A change would be found done by the next leader; a read for which the server takes long
+ * would make one member after the other give up its leadership. */
+static bool answers_later(const struct run *run, int member)
+{
+	return run->proxy->peers[member] != NULL &&
+	       (run->kind == RUN_CHANGE || (run->kind == RUN_READ && is_alive(run->proxy, member)));
+}
+
 void proxy_route_lost(struct proxy *proxy, int member)
 {
 	list_for_each_safe (at, &proxy->sent) {
 		struct run *run = container_of(at, struct run, node);
 
-		/* A change is answered while the member runs, also after its leadership; the next leader would find it
-		 * done. */
-		if (run->leader != member || (run->kind == RUN_CHANGE && proxy->peers[member] != NULL))
+		if (run->leader != member || answers_later(run, member))
 			continue;
 		list_remove(&run->node);
 		run->doubt |= proxy_run_writes(run) || run->kind == RUN_CHANGE;

@@ -218,10 +218,13 @@ static void server_ready(struct hf_watch *watch, unsigned ready)
 static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
-	uint64_t ns = now_ns - server->heard_ns;
+	uint64_t ns;
 
-	if (server->count == 0)
+	if (server->count > 0)
+		server_read(server); /* timers come before sockets, and it may be this process that stood still */
+	if (server->broken || server->count == 0)
 		return;
+	ns = now_ns - server->heard_ns;
 	if (ns >= server->silence_ns) {
 		server_break(server, "the server did not answer for too long%s", "");
 		return;

@@ -13,10 +13,13 @@ int server_start(struct server *server, const char *program, bool memcached, str
 {
 	char dir[SERVER_PATH_BYTES];
 	/* Nothing on disk, no clock that ends keys, nobody else who reaches it; all memory that there is, and no
-	 * eviction. */
+	 * eviction. What is dropped is freed by another thread, so that large keys hold nobody up. What a client
+	 * RESTOREs is checked, since every server gets it. */
 	const char *const redis[] = {program, "--port", "0", "--unixsocket", server->socket, "--unixsocketperm", "700",
 		"--dir", dir, "--save", "", "--appendonly", "no", "--databases", "1", "--maxmemory-policy",
-		"noeviction", "--enable-debug-command", "local", "--daemonize", "no", NULL};
+		"noeviction", "--enable-debug-command", "local", "--daemonize", "no", "--lazyfree-lazy-user-flush",
+		"yes", "--lazyfree-lazy-user-del", "yes", "--lazyfree-lazy-server-del", "yes",
+		"--sanitize-dump-payload", "yes", NULL};
 	const char *const other[] = {program, "-s", server->socket, "-a", "0700", "-U", "0", "-t", "1", "-M", "-m",
 		MEMORY_MB, "-o", "no_slab_reassign,slab_automove=0", "-u", "root", NULL};
 	int rc;

@@ -94,6 +94,7 @@ void proxy_memcached_rewrite(
 			resp_out_decimal(entry, AT_ONCE);
 		break;
 	case TEXT_GET:
+	case TEXT_VERBOSITY:
 	case TEXT_REST:
 		break;
 	}
@@ -144,7 +145,7 @@ static struct deadline *find(const struct injection *it, unsigned i)
 	return proxy_deadlines_get(&it->proxy->deadlines, key, bytes);
 }
 
-/* The reply, without asking the server. */
+/* The reply, without asking the server. The request is read from no more: its client may have sent the next one. */
 static void tell(const struct injection *it, const char *line)
 {
 	proxy_server_ask(
@@ -266,8 +267,11 @@ static void inject_append(const struct injection *it, const char *verb)
 	store(it, verb, 4);
 }
 
+/* A number that becomes shorter gets blanks behind it, unless something else holds its item: a reply to a read, which
+ * only one server has. An append of nothing makes an item that nothing holds, at every server. */
 static void inject_count(const struct injection *it, const char *verb)
 {
+	const struct server_question unheard = {.reply = ENTRY_DROP};
 	struct deadline *listed = find(it, 1);
 	struct resp_out out = {0};
 	size_t key_bytes, delta_bytes;
@@ -278,6 +282,9 @@ static void inject_count(const struct injection *it, const char *verb)
 		return;
 	}
 	listed->unique = it->unique;
+	proxy_memcached_put_set(&out, "append", key, key_bytes, (const uint8_t *)"0", 1, (const uint8_t *)"", 0);
+	proxy_server_ask_noted(it->proxy->server, &out, &unheard, NULL);
+	out.bytes = 0;
 	resp_out_raw(&out, verb, strlen(verb));
 	resp_out_raw(&out, " ", 1);
 	resp_out_raw(&out, key, key_bytes);
@@ -396,8 +403,8 @@ void proxy_memcached_inject(struct proxy *proxy, const struct entry_record *reco
 	else if (is(&it, "delete", 2) && find(&it, 1) == NULL)
 		tell(&it, "NOT_FOUND\r\n");
 	else if (is(&it, "delete", 2)) {
-		tell(&it, "DELETED\r\n");
 		forget_key(&it, 1);
+		tell(&it, "DELETED\r\n"); /* last: a client that is answered is read from, into the same args */
 	} else if (is(&it, "gat", 2))
 		inject_gat(&it, false);
 	else if (is(&it, "gats", 2))
@@ -423,14 +430,11 @@ void proxy_memcached_ask_keys(struct proxy *proxy, const struct command_args *re
 		const uint8_t *key = request->data + request->args[i].at;
 		size_t bytes = request->args[i].bytes;
 		const struct deadline *listed = uniques ? proxy_deadlines_get(&proxy->deadlines, key, bytes) : NULL;
-		uint8_t unique[8];
 
 		resp_out_raw(&line, " ", 1);
 		resp_out_raw(&line, key, bytes);
-		if (listed == NULL)
-			continue;
-		put_le64(unique, listed->unique);
-		resp_out_raw(&found, unique, sizeof(unique));
+		if (listed != NULL)
+			proxy_text_put_unique(&found, listed->unique, key, bytes);
 	}
 	resp_out_raw(&line, "\r\n", 2);
 	line.failed |= found.failed;

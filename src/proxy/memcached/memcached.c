@@ -43,7 +43,8 @@ static bool check_stats(const struct command_args *request, char words[COMMAND_W
 	bool known = request->count == 1;
 
 	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-		known |= request->count == 2 && proxy_command_word(request->data, &request->args[1], taken[i]);
+		known |= request->count == 2 && request->args[1].bytes == strlen(taken[i]) &&
+			 begins(request->data + request->args[1].at, request->args[1].bytes, taken[i]);
 	if (!known)
 		(void)snprintf(words, COMMAND_WORDS,
 			"CLIENT_ERROR of stats a replicating proxy takes only items slabs settings sizes conns");
@@ -86,10 +87,9 @@ static void put_error(struct resp_out *out, const char *words)
 
 static enum client_taken own(struct client *client, const struct command *command, const struct command_args *request)
 {
-	(void)request;
 	if (strcmp(command->name, "quit") == 0)
 		client->closing = true;
-	else /* verbosity: the servers' stays as it is */
+	else if (proxy_text_wants_reply(command, request)) /* verbosity: the servers' stays as it is */
 		resp_out_raw(&client->out, "OK\r\n", 4);
 	return CLIENT_TAKEN;
 }
@@ -100,6 +100,8 @@ static void ask(struct proxy *proxy, const struct command *command, const struct
 	struct server_gather *gather)
 {
 	const struct server_question question = {.reply = ENTRY_PLAIN};
+	/* A server ignores what is behind `version`, unless that is too long for it. */
+	unsigned words = strcmp(command->name, "version") == 0 ? 1 : request->count;
 	struct resp_out line = {0};
 
 	(void)now_ms;
@@ -107,7 +109,7 @@ static void ask(struct proxy *proxy, const struct command *command, const struct
 		proxy_memcached_ask_keys(proxy, request, 1, strcmp(command->name, "gets") == 0, ENTRY_PLAIN, gather);
 		return;
 	}
-	for (unsigned i = 0; i < request->count; i++) {
+	for (unsigned i = 0; i < words; i++) {
 		resp_out_raw(&line, " ", i > 0);
 		resp_out_raw(&line, request->data + request->args[i].at, request->args[i].bytes);
 	}

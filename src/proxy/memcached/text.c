@@ -11,6 +11,7 @@
 #define LINE_MOST    2048u /* of a line without keys to get: memcached ends the connection there */
 #define NUMBER_BYTES 32u
 #define BINARY_MAGIC 0x80u /* of a request of the binary protocol */
+#define UNIQUE_BYTES 9u    /* before a key: proxy_text_put_unique */
 #define ADDED_BYTES  48u   /* that the digits of a unique and blanks add to a VALUE, at most */
 
 static const char bad_line[] = "CLIENT_ERROR bad command line format";
@@ -85,7 +86,7 @@ static const struct command list[] = {
 	{"slabs", COMMAND_REFUSED, TEXT_REST, 0, why_server},
 	{"stats", COMMAND_ASK, TEXT_REST},
 	{"touch", COMMAND_WRITE, TEXT_TOUCH},
-	{"verbosity", COMMAND_OWN, TEXT_REST},
+	{"verbosity", COMMAND_OWN, TEXT_VERBOSITY},
 	{"version", COMMAND_ASK, TEXT_REST},
 	{"watch", COMMAND_REFUSED, TEXT_REST, 0, why_server},
 };
@@ -115,6 +116,7 @@ static unsigned noreply_at(const struct command *command, unsigned count)
 	case TEXT_TOUCH:
 		return 3;
 	case TEXT_DELETE:
+	case TEXT_VERBOSITY:
 		return count > 2 ? count - 1 : count;
 	case TEXT_FLUSH:
 		return count > 1 ? count - 1 : count;
@@ -278,6 +280,7 @@ static enum resp_outcome check_words(struct line *line)
 						   : wrong(line, "CLIENT_ERROR invalid exptime argument");
 	case TEXT_STORE:
 	case TEXT_CAS:
+	case TEXT_VERBOSITY:
 	case TEXT_REST:
 		return RESP_WHOLE;
 	}
@@ -432,23 +435,37 @@ bool proxy_text_value(const uint8_t *data, size_t bytes, struct text_value *valu
 	       take_value(data, (size_t)((const uint8_t *)memchr(data, '\n', bytes) - data) - 1, value_out);
 }
 
+void proxy_text_put_unique(struct resp_out *uniques, uint64_t unique, const uint8_t *key, size_t key_bytes)
+{
+	uint8_t head[UNIQUE_BYTES];
+
+	put_le64(head, unique);
+	head[8] = (uint8_t)key_bytes;
+	resp_out_raw(uniques, head, sizeof(head));
+	resp_out_raw(uniques, key, key_bytes);
+}
+
 bool proxy_text_put_gets(
 	struct resp_out *out, const uint8_t *reply, size_t bytes, const uint8_t *uniques, size_t unique_bytes)
 {
 	struct text_value value;
 	size_t at = 0, used, n = 0;
 
-	for (; proxy_text_value(reply + at, bytes - at, &value, &used); at += used, n += 8) {
+	for (; proxy_text_value(reply + at, bytes - at, &value, &used); at += used) {
 		char line[TEXT_KEY_MOST + ADDED_BYTES + 64];
 
-		if (n + 8 > unique_bytes || value.key_bytes > TEXT_KEY_MOST || value.flags_bytes > NUMBER_BYTES)
+		while (n < unique_bytes && (uniques[n + 8] != value.key_bytes ||
+						   memcmp(uniques + n + UNIQUE_BYTES, value.key, value.key_bytes) != 0))
+			n += UNIQUE_BYTES + uniques[n + 8];
+		if (n >= unique_bytes || value.flags_bytes > NUMBER_BYTES)
 			return false;
 		(void)snprintf(line, sizeof(line), "VALUE %.*s %.*s %zu %" PRIu64 "\r\n", (int)value.key_bytes,
 			(const char *)value.key, (int)value.flags_bytes, (const char *)value.flags, value.data_bytes,
 			get_le64(uniques + n));
 		resp_out_raw(out, line, strlen(line));
 		resp_out_raw(out, value.data, value.data_bytes + 2);
+		n += UNIQUE_BYTES + value.key_bytes;
 	}
 	resp_out_raw(out, reply + at, bytes - at);
-	return n == unique_bytes;
+	return true;
 }

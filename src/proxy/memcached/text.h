@@ -24,8 +24,9 @@ enum memcached_form {
 	TEXT_TOUCH,
 	TEXT_DELETE,
 	TEXT_FLUSH,
-	TEXT_GET,  /* get, gets */
-	TEXT_GAT,  /* gat, gats */
+	TEXT_GET, /* get, gets */
+	TEXT_GAT, /* gat, gats */
+	TEXT_VERBOSITY,
 	TEXT_REST, /* the words of the line are not looked at here */
 };
 
@@ -47,7 +48,10 @@ struct text_value {
 };
 /* The VALUE at `data`, of a whole reply; false: there is none, but END. */
 bool proxy_text_value(const uint8_t *data, size_t bytes, struct text_value *value_out, size_t *used_out);
-/* Appends a reply to gets: the n-th VALUE with the n-th of these uniques, 8 bytes each. False: their numbers differ. */
+/* The unique of a key, for proxy_text_put_gets: u64 unique, u8 bytes of the key, the key. */
+void proxy_text_put_unique(struct resp_out *uniques, uint64_t unique, const uint8_t *key, size_t key_bytes);
+/* Appends a reply to gets, each VALUE with the unique of its key. They are in the order of the request; a server leaves
+ * out an item that 60,000 parts of its replies hold. False: a VALUE has none. */
 bool proxy_text_put_gets(
 	struct resp_out *out, const uint8_t *reply, size_t bytes, const uint8_t *uniques, size_t unique_bytes);
 

@@ -111,6 +111,26 @@ static bool in_words(const char *words, const uint8_t *text, size_t bytes)
 	return false;
 }
 
+/* Elements of equal weight, by text: a server leaves them in its own order. */
+static bool stores_ties(const uint8_t *data, const struct resp_arg *args, unsigned count)
+{
+	bool alpha = false, by = false, store = false;
+
+	for (unsigned i = 2; i < count; i++) {
+		if (proxy_command_word(data, &args[i], "LIMIT"))
+			i += 2;
+		else if (proxy_command_word(data, &args[i], "GET"))
+			i++;
+		else if (proxy_command_word(data, &args[i], "ALPHA"))
+			alpha = true;
+		else if (proxy_command_word(data, &args[i], "BY"))
+			by = i++ != 0;
+		else if (proxy_command_word(data, &args[i], "STORE"))
+			store = i++ != 0;
+	}
+	return alpha && by && store;
+}
+
 static bool refuse_form(const struct command *command, const uint8_t *data, const struct resp_arg *args, unsigned count,
 	char words[COMMAND_WORDS])
 {
@@ -122,6 +142,13 @@ static bool refuse_form(const struct command *command, const uint8_t *data, cons
 					"instead");
 				return true;
 			}
+	if (command->form == FORM_SORT && stores_ties(data, args, count)) {
+		(void)snprintf(words, COMMAND_WORDS,
+			"ERR SORT with BY, ALPHA and STORE is refused behind a replicating proxy: each server would "
+			"store "
+			"elements of equal weight in its own order");
+		return true;
+	}
 	if (command->form == FORM_SUB && count > 1 && !in_words(command->why, data + args[1].at, args[1].bytes)) {
 		(void)snprintf(words, COMMAND_WORDS, "ERR of %s a replicating proxy takes only %s", command->name,
 			command->why);

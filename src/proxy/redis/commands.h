@@ -22,12 +22,13 @@ enum command_form {
 	FORM_SPOP,
 	FORM_XADD,
 	FORM_XTRIM,
-	FORM_MOVED, /* the key that is argument `key` may have another deadline afterwards */
+	FORM_MOVED, /* the key that is argument `key` may have another deadline afterwards, or be gone */
 	FORM_TTL,
 	FORM_PTTL,
 	FORM_EXPIRETIME,
 	FORM_PEXPIRETIME,
 	FORM_XREAD, /* without BLOCK */
+	FORM_SORT,  /* without BY, ALPHA and STORE together */
 	FORM_SUB,   /* with the subcommands in `why` only */
 };
 

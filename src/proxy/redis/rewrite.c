@@ -426,6 +426,7 @@ size_t proxy_rewrite_bytes(const struct command *command, const struct command_a
 	case FORM_XTRIM:
 	case FORM_MOVED:
 	case FORM_PLAIN:
+	case FORM_SORT:
 	case FORM_XREAD:
 	case FORM_SUB:
 		break;
@@ -493,6 +494,7 @@ void proxy_rewrite(
 		return;
 	}
 	case FORM_PLAIN:
+	case FORM_SORT:
 	case FORM_XREAD:
 	case FORM_SUB:
 		plain(entry, request);

@@ -84,6 +84,10 @@ static void others_are_refused_in_words(void **state)
 	assert_non_null(strstr(refusal("blpop k 0"), "blocking"));
 	assert_non_null(strstr(refusal("xread BLOCK 0 STREAMS s $"), "BLOCK"));
 	assert_null(refusal("xread STREAMS BLOCK 0"));
+	assert_non_null(strstr(refusal("sort s BY w_* ALPHA STORE d"), "its own order"));
+	assert_null(refusal("sort s BY w_* STORE d"));
+	assert_null(refusal("sort s ALPHA STORE d"));
+	assert_null(refusal("sort s BY ALPHA GET STORE"));
 	assert_non_null(strstr(refusal("subscribe c"), "pub/sub"));
 	assert_non_null(strstr(refusal("config get save"), "configuration"));
 	assert_non_null(strstr(refusal("client kill x"), "takes only"));

@@ -199,19 +199,22 @@ static void replies_end_where_they_end(void **state)
 static void gets_has_the_uniques_of_the_proxy(void **state)
 {
 	static const char reply[] = "VALUE k 7 5 1\r\nab\r\nc\r\nVALUE l 0 0 2\r\n\r\nEND\r\n";
-	struct resp_out out = {0};
-	uint8_t uniques[16];
+	struct resp_out out = {0}, uniques = {0};
+	size_t first;
 
 	(void)state;
-	put_le64(uniques, 100);
-	put_le64(uniques + 8, UINT64_MAX);
-	assert_true(proxy_text_put_gets(&out, (const uint8_t *)reply, strlen(reply), uniques, 16));
+	proxy_text_put_unique(&uniques, 100, (const uint8_t *)"k", 1);
+	first = uniques.bytes;
+	proxy_text_put_unique(&uniques, 5, (const uint8_t *)"kk", 2); /* the server left it out */
+	proxy_text_put_unique(&uniques, UINT64_MAX, (const uint8_t *)"l", 1);
+	assert_true(proxy_text_put_gets(&out, (const uint8_t *)reply, strlen(reply), uniques.data, uniques.bytes));
 	resp_out_raw(&out, "", 1);
 	assert_string_equal((const char *)out.data,
 		"VALUE k 7 5 100\r\nab\r\nc\r\nVALUE l 0 0 18446744073709551615\r\n\r\nEND\r\n");
-	assert_false(proxy_text_put_gets(&out, (const uint8_t *)reply, strlen(reply), uniques, 8));
-	assert_false(proxy_text_put_gets(&out, (const uint8_t *)"END\r\n", 5, uniques, 8));
+	assert_false(proxy_text_put_gets(&out, (const uint8_t *)reply, strlen(reply), uniques.data, first));
+	assert_true(proxy_text_put_gets(&out, (const uint8_t *)"END\r\n", 5, uniques.data, first));
 	resp_out_free(&out);
+	resp_out_free(&uniques);
 }
 
 int main(void)
