@@ -135,8 +135,10 @@ static void on_up(struct control_peer *control, void *context)
 
 	if (peer == NULL) {
 		peer = peer_open(node, control);
-		if (peer == NULL)
+		if (peer == NULL) {
+			control_peer_fail(control, "no memory for it");
 			return;
+		}
 		control_peer_set_context(control, peer);
 	}
 	send_node(peer);

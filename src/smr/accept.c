@@ -9,6 +9,7 @@
 
 #define REQUEST_HEADER 16u /* u64 session, u32 sequence, u32 bytes */
 #define WRS_KEPT       4u
+#define WRITE_MOST     (1u << 30) /* bytes; a NIC takes no more */
 
 static uint32_t payload_max(const struct hf_smr *smr)
 {
@@ -54,9 +55,13 @@ static bool pump(struct smr_link *link)
 	uint64_t before = link->sent;
 
 	while (link->stage == SMR_STAGE_CONFIRMED && link->sent < smr->tail && smr_post_room(link) > WRS_KEPT) {
-		uint64_t lap = (link->sent | (smr->geometry.slots - 1)) + 1;
+		uint64_t end = (link->sent | (smr->geometry.slots - 1)) + 1; /* of the lap */
 
-		if (!smr_accept_post(link, link->sent, lap < smr->tail ? lap : smr->tail))
+		if (end > smr->tail)
+			end = smr->tail;
+		if (end > link->sent + WRITE_MOST / smr->geometry.slot_bytes)
+			end = link->sent + WRITE_MOST / smr->geometry.slot_bytes;
+		if (!smr_accept_post(link, link->sent, end))
 			break;
 	}
 	return link->sent != before;

@@ -272,7 +272,6 @@ bool smr_acquire_turn(struct hf_smr *smr)
 
 	if (smr->choice != smr->id || !smr_public_ready(smr)) {
 		smr_mark_abort(smr, "another member is to lead");
-		smr->acquiring_ns = 0;
 		return false;
 	}
 	do {

@@ -22,6 +22,8 @@ void smr_change_heard(struct hf_smr *smr, const struct smr_members *members)
 		return;
 	smr->told = *members;
 	smr->lost = true; /* its majority is needed too (R-S20) */
+	if (smr->phase == SMR_PHASE_RECOVER)
+		smr_mark_abort(smr, "a newer configuration was told"); /* and was not asked for what it has */
 }
 
 /* ---- what is applied ---- */

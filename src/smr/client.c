@@ -336,7 +336,7 @@ static bool look_at(struct hf_smr_client *client, struct hf_smr_request *request
 static void retry(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct hf_smr_client *client = container_of(timer, struct hf_smr_client, retry);
-	struct hf_smr_request *ready = client->ready;
+	struct hf_smr_request *ready;
 	bool any = false;
 
 	for (unsigned i = 0; i < client->lane_count; i++) {
@@ -348,6 +348,7 @@ static void retry(struct hf_timer *timer, uint64_t now_ns)
 			if (lane->flight[k] != NULL)
 				any |= look_at(client, lane->flight[k], now_ns);
 	}
+	ready = client->ready;
 	client->ready = NULL;
 	client->ready_end = &client->ready;
 	while (ready != NULL) { /* no session could be opened */

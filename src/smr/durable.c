@@ -195,6 +195,7 @@ int smr_durable_open(struct hf_smr *smr, struct hf_error *error)
 		.slots = smr->geometry.slots,
 		.slot_bytes = smr->geometry.slot_bytes,
 		.seed = smr->geometry.seed,
+		.sessions = smr->config.sessions,
 		.id = smr->id};
 	struct smr_durable *durable;
 	int rc;

@@ -134,8 +134,7 @@ static void begin_own(struct smr_durable *durable)
 	struct hf_smr *smr = durable->smr;
 	uint64_t limit = smr->config.wal_bytes * (smr->role == HF_SMR_LEADER ? LEADER_TIMES : 1);
 
-	if (durable->since < limit || durable->rotate || durable->appending ||
-		(smr->role != HF_SMR_FOLLOWER && smr->role != HF_SMR_LEADER))
+	if (durable->since < limit || durable->rotate || (smr->role != HF_SMR_FOLLOWER && smr->role != HF_SMR_LEADER))
 		return;
 	if (smr_applied_entries(smr) < smr->oldest) /* the first slots of an entry came with a snapshot's tail */
 		return;

@@ -7,6 +7,8 @@ int hf_smr_leader(const struct hf_smr *smr)
 
 	if (smr->role == HF_SMR_LEADER)
 		return smr->id;
+	if (smr->role == HF_SMR_OUT) /* it looks at no other member any more */
+		return SMR_NOBODY;
 	if (smr->choice < 0 || smr->choice == smr->id || link->peer == NULL || smr_link_role(link) != HF_SMR_LEADER)
 		return SMR_NOBODY;
 	return smr->choice;

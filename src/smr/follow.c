@@ -109,9 +109,12 @@ static void apply_slot(struct hf_smr *smr, const struct smr_slot *slot, const ui
 {
 	smr->applied++;
 	smr->decided++;
+	smr->lacks = false;
 	if (smr->giving_snapshots > 0)
 		smr_snapshot_applies(smr, slot, at);
+	smr->applying = true;
 	add_slot(smr, slot, at + SMR_SLOT_HEADER);
+	smr->applying = false;
 }
 
 bool smr_follow_given(struct hf_smr *smr, const uint8_t *at)

@@ -62,7 +62,9 @@ static bool say_hello(const struct smr_link *link, struct hf_peer *peer)
 {
 	uint8_t bytes[HELLO_BYTES + SMR_MEMBERS_BYTES];
 
-	return hf_channel_send(link->smr->channel, peer, bytes, encode_hello(link, bytes)) != -EAGAIN;
+	int rc = hf_channel_send(link->smr->channel, peer, bytes, encode_hello(link, bytes));
+
+	return rc != -EAGAIN && rc != -ENOMEM;
 }
 
 static void refuse(struct hf_smr *smr, struct hf_peer *peer, const char *why)

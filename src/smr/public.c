@@ -33,7 +33,7 @@ static bool gives_way(const struct hf_smr *smr)
 bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
-	       smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
+	       !smr->lacks && smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
 	       (!smr_counts_told(smr) || smr_members_votes(&smr->told, smr->id, smr->incarnation)) &&
 	       (smr->role == HF_SMR_LEADER || !smr_counts_found(smr) ||
 		       smr_members_votes(&smr->found, smr->id, smr->incarnation)) &&
@@ -102,15 +102,21 @@ static bool is_over(const struct hf_smr *smr, uint64_t since_ns)
 	return since_ns != 0 && smr->now_ns - since_ns > smr->config.stuck_ns;
 }
 
+/* It tries to lead, does not come to it, and nobody else leads: every other time it leaves that to the others. Cut off
+ * towards them only, or with a configuration in its log whose majority is gone, it would be preferred for ever. */
+static bool tries_in_vain(const struct hf_smr *smr)
+{
+	return smr->role != HF_SMR_LEADER && smr->acquiring_ns != 0 &&
+	       (smr->now_ns - smr->acquiring_ns) / smr->config.stuck_ns % 2 == 1;
+}
+
 /* What was proposed, or the proof that this member leads, is out for too long, or what waits has no room for as long,
- * because the own disk hangs: its heartbeat is withheld (R-S19). So it is, every other time, while a member tries to
- * lead and does not come to it: cut off towards the others only, it would be preferred for ever, though none of its
- * requests arrives. */
+ * because the own disk hangs: its heartbeat is withheld (R-S19). */
 static bool is_stuck(const struct hf_smr *smr)
 {
-	if (smr->role == HF_SMR_ACQUIRING)
-		return (smr->now_ns - smr->acquiring_ns) / smr->config.stuck_ns % 2 == 1;
-	return smr->role == HF_SMR_LEADER && (is_over(smr, smr->undecided_ns) || is_over(smr, smr->stall.since_ns));
+	if (smr->role != HF_SMR_LEADER)
+		return tries_in_vain(smr);
+	return is_over(smr, smr->undecided_ns) || is_over(smr, smr->stall.since_ns);
 }
 
 /* Leadership is handed on: this member leads until another one has a majority, and does not prefer itself again. */
@@ -162,6 +168,11 @@ static bool awaits_founder(const struct hf_smr *smr)
 	       smr->members.at[0].is.id != smr->id && smr->role != HF_SMR_LEADER;
 }
 
+static bool stands_back(const struct hf_smr *smr)
+{
+	return yields(smr) || (tries_in_vain(smr) && smr->phase <= SMR_PHASE_ASK);
+}
+
 static int choose(struct hf_smr *smr)
 {
 	struct smr_elect_candidate candidates[HF_SMR_MEMBERS_MAX];
@@ -171,7 +182,7 @@ static int choose(struct hf_smr *smr)
 		return SMR_NOBODY;
 	if (smr_public_ready(smr) && !awaits_founder(smr))
 		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
-			.alive = !smr->unwell && (!yields(smr) || smr->role == HF_SMR_LEADER),
+			.alive = !smr->unwell && (smr->role == HF_SMR_LEADER || !stands_back(smr)),
 			.ready = smr_public_ready(smr),
 			.leading = smr->role == HF_SMR_LEADER,
 			.number = smr->number};
@@ -219,7 +230,7 @@ void smr_public_pulse(struct hf_smr *smr)
 		note_detection(smr, before);
 	smr_public_role(smr);
 	if (hf_smr_leader(smr) != SMR_NOBODY)
-		smr->began_ns = 0;
+		smr->began_ns = smr->acquiring_ns = 0;
 	tell_leader(smr);
 	smr_for_links (link, smr)
 		if (link->stage == SMR_STAGE_ASKED)

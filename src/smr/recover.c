@@ -1,7 +1,8 @@
 /* Undecided entries (Mu, section 4.1): for each index the valid value with the highest number that a majority has, this
  * member among them, becomes ours; where nobody has one, a NOOP does.
  *
- * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
+ * Until all is read a value keeps its number here, so that an attempt that ends leaves nothing that outranks what was
+ * decided. Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
  * chunk needs the answers of a majority; the rest is waited for shortly. A value that lacks room here is read again
  * when it has: its slot has an entry that is not applied, or not on the own disk (DUR-3). */
 #include "smr/durable.h"
@@ -32,10 +33,17 @@ void smr_recover_begin(struct hf_smr *smr)
 	}
 }
 
+/* It was promised late, and was told of entries here that are decided: a snapshot may have them, and its ring nothing.
+ * Behind them it counts. */
+static bool is_ahead(const struct smr_link *link)
+{
+	return link->commit > link->smr->recover_at;
+}
+
 static bool has_answered(const struct smr_link *link)
 {
-	return link->stage == SMR_STAGE_PROMISED && !link->fetching && link->fetched == link->smr->recover_at &&
-	       link->fetched_end == chunk_end(link->smr);
+	return link->stage == SMR_STAGE_PROMISED && !is_ahead(link) && !link->fetching &&
+	       link->fetched == link->smr->recover_at && link->fetched_end == chunk_end(link->smr);
 }
 
 /* Entries come in order: whoever has one and lacks one before it had that too, and has lost it, as when a NIC dies with
@@ -58,6 +66,19 @@ static void lost_memory(struct smr_link *link, uint64_t index)
 static bool has_room(const struct hf_smr *smr, uint64_t index)
 {
 	return index - smr_durable_floor(smr) < smr->geometry.slots;
+}
+
+/* Nobody has what is before it. A gap that this recovery makes is no loss of memory, should the attempt end now. */
+static void break_gap(struct hf_smr *smr, uint64_t index)
+{
+	struct smr_slot slot;
+
+	while (index-- > smr->commit && smr_own_slot(smr, index, &slot) == SMR_SLOT_EMPTY) {
+		uint8_t *own = smr_slot_at(smr, index);
+
+		put_le64(own, 0);
+		put_le64(own + SMR_SLOT_INDEX, index);
+	}
 }
 
 enum choice { CHOICE_MADE, CHOICE_WAITS, CHOICE_BEHIND };
@@ -98,25 +119,30 @@ static enum choice choose(struct hf_smr *smr, uint64_t index)
 	if (best == NULL)
 		return CHOICE_MADE;
 	smr->recover_last = index + 1;
-	if (best != own && !has_room(smr, index))
-		return CHOICE_WAITS;
 	if (best == own)
-		put_le64(own, smr_slot_word(smr->number, get_le32(own + SMR_SLOT_CRC)));
-	else
-		smr_slot_copy(&smr->geometry, own, best, smr->number);
+		return CHOICE_MADE;
+	if (!has_room(smr, index))
+		return CHOICE_WAITS;
+	break_gap(smr, index);
+	smr_slot_copy(&smr->geometry, own, best, number); /* as it was accepted there: this attempt may end */
 	return CHOICE_MADE;
 }
 
-static void fill_holes(struct hf_smr *smr)
+/* All that a majority has is known: it is accepted under this number. */
+static void accept_choices(struct hf_smr *smr)
 {
 	struct smr_slot slot, noop = {.origin = smr_slot_origin(smr->number),
 				      .commit = smr->commit,
 				      .kind = SMR_NOOP | SMR_FIRST | SMR_LAST};
 
 	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
+		uint8_t *own = smr_slot_at(smr, i);
+
 		noop.index = i;
-		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || smr_slot_number(&slot) != smr->number)
-			(void)smr_slot_store(&smr->geometry, smr_slot_at(smr, i), &noop, smr->number, NULL);
+		if (smr_own_slot(smr, i, &slot) == SMR_SLOT_VALID)
+			put_le64(own, smr_slot_word(smr->number, get_le32(own + SMR_SLOT_CRC)));
+		else
+			(void)smr_slot_store(&smr->geometry, own, &noop, smr->number, NULL);
 	}
 }
 
@@ -162,11 +188,11 @@ static bool finds_members(struct hf_smr *smr)
 
 static void finish(struct hf_smr *smr)
 {
-	fill_holes(smr);
 	if (finds_members(smr)) {
 		smr_mark_abort(smr, "the log has a newer configuration");
 		return;
 	}
+	accept_choices(smr);
 	smr->tail = smr->recover_end = smr->recover_last;
 	smr->noop_index = smr->tail;
 	smr_phase_move(smr, SMR_PHASE_NOOP);
@@ -196,7 +222,7 @@ static void choose_until(struct hf_smr *smr, uint64_t end)
 void smr_recover_turn(struct hf_smr *smr)
 {
 	uint64_t end = chunk_end(smr);
-	uint32_t answered = 1u << smr->id;
+	uint32_t answered = 1u << smr->id, ahead = 0;
 	bool all = true;
 
 	if (waits(smr))
@@ -204,6 +230,10 @@ void smr_recover_turn(struct hf_smr *smr)
 	smr_for_links (link, smr) {
 		if (link->stage != SMR_STAGE_PROMISED)
 			continue;
+		if (is_ahead(link)) {
+			ahead |= 1u << link->id;
+			continue;
+		}
 		if (has_answered(link) && smr_durable_promised(link)) {
 			answered |= 1u << link->id;
 			continue;
@@ -212,13 +242,18 @@ void smr_recover_turn(struct hf_smr *smr)
 		if (!link->fetching && !has_answered(link))
 			(void)smr_take_in_fetch(link, smr->recover_at, end);
 	}
-	if (!smr_phase_majority(smr, answered))
+	if (!smr_phase_majority(smr, answered)) {
+		if (ahead != 0 && !smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED) & ~ahead))
+			smr_mark_abort(
+				smr, "a member that is needed was told of more"); /* the next one catches up first */
 		return;
+	}
 	if (smr->majority_ns == 0)
 		smr->majority_ns = smr->now_ns;
 	if (!all && smr->now_ns - smr->majority_ns < GRACE_NS)
 		return;
 	choose_until(smr, end);
-	if (smr->recover_at == end && end >= smr->recover_last + smr->geometry.span)
+	if (smr->recover_at == end && end >= smr->recover_last + smr->geometry.span && smr->abort_why == NULL &&
+		smr->failed == NULL)
 		finish(smr);
 }

@@ -217,6 +217,7 @@ static void replay_batch(struct hf_smr *smr, const struct smr_wal_batch *batch)
 
 static void finish(struct hf_smr *smr)
 {
+	const struct smr_members told = smr->told;
 	struct smr_durable *durable = smr->durable;
 
 	durable->number = durable->shown_number = smr->replay->number;
@@ -239,6 +240,8 @@ static void finish(struct hf_smr *smr)
 			smr->name, smr->id);
 	if (smr->members.index != 0)
 		smr_event(smr, HF_SMR_RESTORED);
+	else if (smr->told.index != 0)
+		smr_found_heard(smr, &told); /* it was told of a cluster while this was read */
 }
 
 bool smr_replay_turn(struct hf_smr *smr)

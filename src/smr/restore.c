@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 #define PATIENCE_NS 500000000ull
+#define ALONE_TIMES 4u
 #define PIECES      16u /* that came and were not taken */
 
 #define FROM_DISK          (-2)
@@ -27,7 +28,9 @@ struct smr_restore {
 	uint32_t number;
 	int from;          /* id of the giver; SMR_NOBODY: nobody was asked; FROM_DISK: the own disk */
 	uint64_t since_ns; /* since when nothing came */
-	bool opened;       /* the application's state is dropped */
+	uint64_t alone_ns; /* since when nobody has a snapshot; 0: somebody has */
+	bool lost;         /* the application's state was dropped, at least once */
+	bool opened;       /* it is dropped, and a snapshot comes */
 	bool closed;       /* it is whole again, and the tail follows */
 	bool saving;       /* it is restored, and is to become durable */
 	uint64_t index;
@@ -41,7 +44,8 @@ struct smr_restore {
 void smr_restore_begin(struct hf_smr *smr)
 {
 	smr_abort(smr, "it lacks entries");
-	if (smr->restore != NULL || smr->app.restore_open == NULL)
+	smr->lacks = smr->app.restore_open == NULL;
+	if (smr->restore != NULL || smr->lacks)
 		return;
 	smr->restore = calloc(1, sizeof(*smr->restore));
 	if (smr->restore == NULL)
@@ -124,7 +128,17 @@ static void say_more(struct hf_smr *smr, uint32_t taken)
 		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
 }
 
-static void ask(struct hf_smr *smr)
+/* The state is still whole. The others may lack what this member has, and wait for a snapshot as well. */
+static void follow_again(struct hf_smr *smr)
+{
+	log_info("smr %s: member %u follows again: no other member has a snapshot", smr->name, smr->id);
+	smr_restore_drop(smr);
+	smr->role = HF_SMR_FOLLOWER;
+	smr_public_role(smr);
+}
+
+/* False: nobody is asked any more. */
+static bool ask(struct hf_smr *smr)
 {
 	struct smr_restore *restore = smr->restore;
 	struct smr_link *link = choose(smr);
@@ -134,12 +148,23 @@ static void ask(struct hf_smr *smr)
 	restore->since_ns = smr->now_ns;
 	if (link == NULL || link->id != restore->from)
 		say_more(smr, SMR_TAKEN_STOP);
+	if (link != NULL)
+		restore->alone_ns = 0;
+	else if (restore->alone_ns == 0)
+		restore->alone_ns = smr->now_ns;
+	if (link == NULL && !restore->lost && smr->members.index != 0 &&
+		smr->now_ns - restore->alone_ns > ALONE_TIMES * PATIENCE_NS) {
+		follow_again(smr);
+		return false;
+	}
 	if (link == NULL)
-		return;
+		return true;
 	restore->from = link->id;
-	restore->number++;
+	restore->number =
+		++smr->snapshots_asked; /* of this process: no piece of an earlier one is taken for one of this */
 	put_le32(message + 1, restore->number);
 	(void)hf_channel_send(smr->channel, link->peer, message, sizeof(message));
+	return true;
 }
 
 bool smr_restore_has_room(const struct hf_smr *smr)
@@ -207,6 +232,7 @@ static int open_state(struct hf_smr *smr)
 	int rc = restore->opened || restore->closed ? 0 : smr->app.restore_open(smr->context);
 
 	restore->opened |= rc == 0 && !restore->closed;
+	restore->lost |= restore->opened;
 	return rc;
 }
 
@@ -326,7 +352,7 @@ static void give_up(struct hf_smr *smr, const char *why)
 	if (restore->from == FROM_DISK)
 		smr->failed = "the application does not take the snapshot on its disk; see its log";
 	else
-		ask(smr);
+		(void)ask(smr);
 }
 
 bool smr_restore_turn(struct hf_smr *smr)
@@ -341,8 +367,8 @@ bool smr_restore_turn(struct hf_smr *smr)
 			finish(smr);
 		return smr->restore == NULL;
 	}
-	if (restore->from == SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS / 50)
-		ask(smr);
+	if (restore->from == SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS / 50 && !ask(smr))
+		return true;
 	while (restore->taken < restore->came && smr_durable_save_room(smr)) {
 		struct piece piece = restore->pieces[restore->taken % PIECES];
 		int rc = take_piece(smr, &piece);
@@ -360,6 +386,6 @@ bool smr_restore_turn(struct hf_smr *smr)
 		say_more(smr, restore->taken);
 	}
 	if (restore->from >= 0 && restore->taken == restore->came && smr->now_ns - restore->since_ns > PATIENCE_NS)
-		give_up(smr, "nothing comes any more");
+		give_up(smr, "nothing comes any more"); /* last: it may end the restore */
 	return any;
 }

@@ -137,7 +137,7 @@ static bool arm(struct hf_poller *poller)
 
 void hf_smr_flush(struct hf_smr *smr)
 {
-	if (smr->role == HF_SMR_OUT)
+	if (smr->role == HF_SMR_OUT || smr->applying)
 		return;
 	smr_public_beat(smr);
 	(void)smr_post_turn(smr);

@@ -130,7 +130,10 @@ struct hf_smr {
 	bool refused; /* a proposal, with -EAGAIN */
 
 	unsigned giving_snapshots;
+	bool applying; /* an entry, whose calls may be answered within */
+	bool lacks;    /* entries that only a snapshot has, and its program takes none */
 	struct smr_restore *restore;
+	uint32_t snapshots_asked;    /* counter */
 	struct smr_durable *durable; /* NULL: memory is the storage */
 	struct smr_replay *replay;   /* what the disk has is being taken in; NULL: no more */
 	uint64_t seek_ns;

@@ -48,7 +48,7 @@ static void encode_identity(const struct smr_store_identity *identity, uint8_t o
 	put_le64(out + 24, identity->incarnation);
 	put_le32(out + 32, identity->slots);
 	put_le32(out + 36, identity->slot_bytes);
-	out[40] = identity->id;
+	put_le32(out + 40, identity->id | identity->sessions << 8);
 	put_le32(out + IDENTITY_CRC, crc32c(0, out, IDENTITY_CRC));
 }
 
@@ -103,9 +103,10 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 	encode_identity(&same, own);
 	if (memcmp(own, found, sizeof(own)) != 0)
 		return hf_error_set(error, -EINVAL,
-			"%s is of member %u with %u slots of %u bytes, or of another cluster; give each member its own "
-			"directory, and the slots that it began with",
-			path, found[40], get_le32(found + 32), get_le32(found + 36));
+			"%s is of member %u with %u slots of %u bytes and %u sessions, or of another cluster; give "
+			"each "
+			"member its own directory, and the slots and sessions that it began with",
+			path, found[40], get_le32(found + 32), get_le32(found + 36), get_le32(found + 40) >> 8);
 	return 1;
 }
 

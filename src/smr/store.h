@@ -43,7 +43,7 @@ struct smr_store {
 
 struct smr_store_identity {
 	uint64_t cluster[2], incarnation; /* incarnation: of a new replica */
-	uint32_t slots, slot_bytes, seed;
+	uint32_t slots, slot_bytes, seed, sessions;
 	uint8_t id;
 };
 

@@ -40,16 +40,19 @@ void smr_store_read_close(struct smr_store_reader *reader)
 	reader->buffer = NULL;
 }
 
-/* Bytes that were read at an offset, as many as there are and fit; or -errno. */
+/* Bytes that were read at an offset, as many as there are and fit; or -errno. What does not read back is no end. */
 static ssize_t read_at(struct smr_store_reader *reader, uint64_t offset, struct hf_error *error)
 {
 	uint64_t left = offset < reader->file_bytes ? reader->file_bytes - offset : 0;
+	size_t wanted = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
 	ssize_t n = 0;
 
 	reader->buffer_at = offset;
 	reader->buffer_bytes = 0;
-	if (left > 0)
-		n = hf_file_read_at(reader->file, reader->buffer, left < BUFFER_BYTES ? left : BUFFER_BYTES, offset);
+	if (wanted > 0)
+		n = hf_file_read_at(reader->file, reader->buffer, wanted, offset);
+	if (n >= 0 && (size_t)n < wanted)
+		n = -EIO;
 	if (n < 0)
 		return cannot(reader->path, (int)n, error);
 	reader->buffer_bytes = (size_t)n;

@@ -108,6 +108,7 @@ struct hf_vqp {
 	struct path own_path, backup[HF_RAILS_MAX];
 	bool qp_remains;   /* of one that ended: a qp could be neither fenced nor destroyed */
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
+	bool refuses_rail; /* that the picker chose: no qp can be made there; told with the next FENCE or STATE */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, probing;
 	bool fence_unsaid; /* FENCE is sent if the fence is not done at its first turn; else STATE implies it */

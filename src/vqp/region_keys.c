@@ -126,6 +126,15 @@ int region_join(struct hf_vqp *vqp)
 	return 0;
 }
 
+static void tell_gone(const struct region *region, struct hf_peer *peer)
+{
+	const struct region_key_message gone = {.head = {.kind = &gone_kind}, .rkey = region->mr.rkey};
+
+	peer_send(peer, &gone.head);
+}
+
+/* The peer hears no more of these regions, so it forgets their keys: it is told them again with the next vqp. Where it
+ * may have left UIDs it keeps them, because an entry that is gone says that the owner has replaced them. */
 void region_leave(struct hf_vqp *vqp)
 {
 	struct region_audience *audience = vqp->audience;
@@ -133,16 +142,20 @@ void region_leave(struct hf_vqp *vqp)
 	vqp->audience = NULL;
 	if (audience == NULL || --audience->vqps > 0)
 		return;
+	list_for_each (at, &vqp->pd->regions) {
+		const struct region *region = container_of(at, struct region, pd_link);
+
+		if (region->mr.mode != HF_ATOMIC_UID)
+			tell_gone(region, audience->peer);
+	}
 	list_remove(&audience->pd_link);
 	free(audience);
 }
 
 void region_tell_gone(const struct region *region)
 {
-	const struct region_key_message gone = {.head = {.kind = &gone_kind}, .rkey = region->mr.rkey};
-
 	list_for_each (at, &region->mr.pd->audiences)
-		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone.head);
+		tell_gone(region, container_of(at, struct region_audience, pd_link)->peer);
 }
 
 /* ---- the peers' ---- */
@@ -189,16 +202,19 @@ static bool make_room(struct hf_peer *peer)
 /* NULL: no room. Entries of regions that are gone stay as REMOTE_NONE until their room is wanted. */
 static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
 {
+	struct vqp_peer *own = vqp_peer_of(peer);
 	struct remote_region *entry;
 
-	if (rkey == 0 ||
-		((vqp_peer_of(peer)->region_used + 1) * 2 > vqp_peer_of(peer)->region_slots && !make_room(peer)))
+	if (rkey == 0)
 		return NULL;
-	entry = probe(vqp_peer_of(peer)->regions, vqp_peer_of(peer)->region_slots, rkey);
-	if (entry->rkey == 0) {
-		entry->rkey = rkey;
-		vqp_peer_of(peer)->region_used++;
-	}
+	entry = own->region_slots == 0 ? NULL : probe(own->regions, own->region_slots, rkey);
+	if (entry != NULL && entry->rkey == rkey)
+		return entry;
+	if ((own->region_used + 1) * 2 > own->region_slots && !make_room(peer))
+		return NULL;
+	entry = probe(own->regions, own->region_slots, rkey);
+	entry->rkey = rkey;
+	own->region_used++;
 	return entry;
 }
 

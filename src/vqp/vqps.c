@@ -161,8 +161,8 @@ static void tick(struct hf_node *node, uint64_t now_ns)
 	}
 	uid_slots_tick(node, now_ns);
 	home_tick(node, now_ns);
-	if (list_empty(&vqps->fence_queue) && list_empty(&vqps->fence_asked))
-		(void)path_dig(node, DIG_TICK); /* also under load */
+	/* Also under load, and some while a fence hangs. */
+	(void)path_dig(node, list_empty(&vqps->fence_queue) && list_empty(&vqps->fence_asked) ? DIG_TICK : DIG_MOST);
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
 	(void)failover_drain(node);

@@ -57,9 +57,9 @@ static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint
 
 		if (got < 0 && errno == EINTR)
 			continue;
-		if (got < 0 && done == 0)
+		if (got < 0)
 			return -errno;
-		if (got <= 0)
+		if (got == 0)
 			break;
 		done += (size_t)got;
 	}

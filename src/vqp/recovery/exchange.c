@@ -144,7 +144,7 @@ static struct fence_reason reason_now(struct hf_vqp *vqp)
 	vqp->fence_unsaid = false;
 	return (struct fence_reason){.failback = vqp->recovery.kind == RECOVERY_FAILBACK,
 		.suspect = exchange_suspects_rail(vqp),
-		.wr_failed = vqp->rail_suspect};
+		.wr_failed = vqp->rail_suspect || vqp->refuses_rail};
 }
 
 void exchange_say_fence(struct hf_vqp *vqp)
@@ -164,6 +164,7 @@ void exchange_say_state(struct hf_vqp *vqp)
 	evidence_gather(vqp, vqp->recovery.fenced, &message);
 	message.granted = access_tell(vqp);
 	vqp->grants.told = vqp->grants.ours;
+	vqp->refuses_rail = false;
 	peer_send(vqp->peer, &message.head);
 }
 

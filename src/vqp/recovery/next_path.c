@@ -53,6 +53,7 @@ static enum next_path failed(struct hf_vqp *vqp, unsigned rail, int rc)
 	log_warn("vqp %u: cannot make a qp on rail %s: %s; trying again", vqp->num, hf_node_rail_name(vqp->node, rail),
 		strerror(-rc));
 	rail_step(&vqp->peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop), &ignored);
+	vqp->refuses_rail = !vqp->recovery.picks;
 	return NEXT_PATH_FAILED;
 }
 

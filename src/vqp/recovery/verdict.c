@@ -274,6 +274,8 @@ static uint32_t finish_fenced(
 			unknown++;
 			continue;
 		}
+		if (entry->compares)
+			request_log_answer(entry, request_log_word(entry, 0));
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 	}
