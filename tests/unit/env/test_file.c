@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,6 +49,23 @@ static struct hf_file *open_file(const char *name, unsigned flags)
 
 	assert_int_equal(hf_file_open(env, name, flags, &file), 0);
 	return file;
+}
+
+/* Pages of this process behind which there is none: what can be read ends within the range, and not by an end of file. */
+static void a_read_that_fails_in_its_middle_is_no_end_of_the_file(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct hf_file *file = open_file("/proc/self/mem", 0);
+	uint8_t bytes[200];
+
+	(void)state;
+	assert_true(at != MAP_FAILED);
+	assert_int_equal(munmap(at + page, page), 0);
+	assert_int_equal(hf_file_read_at(file, bytes, 100, (uintptr_t)at + page - 100), 100);
+	assert_int_equal(hf_file_read_at(file, bytes, 200, (uintptr_t)at + page - 100), -EIO);
+	hf_file_close(file);
+	munmap(at, page);
 }
 
 static void what_is_written_is_read_after_opening_again(void **state)
@@ -303,6 +321,7 @@ int main(void)
 #define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		WITH_FILES(what_is_written_is_read_after_opening_again),
+		WITH_FILES(a_read_that_fails_in_its_middle_is_no_end_of_the_file),
 		WITH_FILES(flags_of_opening_are_kept),
 		WITH_FILES(a_rename_replaces_and_a_remove_removes),
 		WITH_FILES(a_write_that_does_not_fit_moves_what_fits),

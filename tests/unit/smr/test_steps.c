@@ -11,52 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "smr/steps.h"
-
-#define SLOTS      64u
-#define SLOT_BYTES 128u
-#define VOTERS     3u
-#define SECOND     1000000000ull
-
-static struct hf_smr smr;
-static struct hf_peer *const somewhere = (struct hf_peer *)(void *)&smr; /* is not looked at */
-
-/* Member 0 of three, which follows and would elect itself; the others are there. */
-static void begin(void)
-{
-	smr = (struct hf_smr){.id = 0,
-		.incarnation = 100,
-		.role = HF_SMR_FOLLOWER,
-		.choice = 0,
-		.holder = SMR_NOBODY,
-		.wanted = SMR_NOBODY,
-		.now_ns = SECOND,
-		.geometry = {.slots = SLOTS, .slot_bytes = SLOT_BYTES, .span = SLOTS / 4, .seed = 7},
-		.config = {.patience_ns = SECOND, .pulse_ns = SECOND / 1000}};
-	assert_int_equal(hf_loop_create(hf_env_host(), &smr.loop), 0);
-	smr.log = calloc(1, SMR_LOG_SLOTS + SLOTS * SLOT_BYTES);
-	smr.back = calloc(1, SMR_BACK_BYTES);
-	assert_true(smr.log != NULL && smr.back != NULL);
-	smr.members = (struct smr_members){.index = 1, .count = VOTERS};
-	smr_calls_init(&smr);
-	for (unsigned i = 0; i < VOTERS; i++) {
-		smr.members.at[i] =
-			(struct smr_member){.is = {.id = (uint8_t)i}, .voter = true, .incarnation = 100 + i};
-		smr.links[i] = (struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i};
-		smr.links[i].elect = (struct smr_elect){.score = SMR_ELECT_SCORE_MAX, .alive = true};
-		if (i == 0)
-			continue;
-		smr.links[i].peer = somewhere;
-		smr.here[i - 1] = &smr.links[i];
-	}
-}
-
-static void end(void)
-{
-	hf_loop_destroy(smr.loop);
-	free(smr.log);
-	free(smr.back);
-}
+#include "one.h"
 
 /* It grants to others meanwhile: what they decided until then is no older leader's. */
 static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **state)
@@ -64,7 +19,7 @@ static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **s
 	uint64_t again_ns;
 
 	(void)state;
-	begin();
+	one_begin();
 	smr.phase = SMR_PHASE_ASK;
 	smr.links[1].stage = SMR_STAGE_READ;
 	smr.links[2].stage = SMR_STAGE_HEAD; /* is waited for */
@@ -82,7 +37,7 @@ static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **s
 	smr.now_ns += SECOND;
 	(void)smr_acquire_turn(&smr);
 	assert_int_equal(smr.phase, SMR_PHASE_PROMISE);
-	end();
+	one_end();
 }
 
 static uint32_t apply_nothing(void *context, const struct hf_smr_applied *request, void *result)
@@ -117,7 +72,7 @@ static int restore_open(void *context)
 static void who_takes_a_snapshot_gives_none(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.app = (struct hf_smr_app){
 		.snapshot_open = snapshot_open, .snapshot_close = snapshot_close, .restore_open = restore_open};
 	smr.sessions = smr_sessions_new(4);
@@ -131,7 +86,7 @@ static void who_takes_a_snapshot_gives_none(void **state)
 	assert_int_equal(smr.giving_snapshots, 0);
 	smr_restore_drop(&smr);
 	smr_sessions_free(smr.sessions);
-	end();
+	one_end();
 }
 
 static struct smr_wr *post(struct smr_link *link, enum smr_wr_type type, uint64_t reads)
@@ -149,7 +104,7 @@ static void a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read(void
 	struct smr_link *lost = &smr.links[1];
 
 	(void)state;
-	begin();
+	one_begin();
 	smr.role = HF_SMR_LEADER;
 	smr.applied = smr.commit = smr.tail = 50;
 	lost->stage = SMR_STAGE_CONFIRMED;
@@ -164,7 +119,7 @@ static void a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read(void
 	assert_int_equal(smr_recycle_floor(&smr), 23);
 	lost->ends[SMR_OUT].head++;
 	assert_int_equal(smr_recycle_floor(&smr), 50);
-	end();
+	one_end();
 }
 
 static void take_log(void)
@@ -179,47 +134,40 @@ static void set_promise(uint64_t word)
 	put_le64(smr.log + SMR_LOG_PROMISE, word);
 }
 
-static void put_value(uint64_t index)
-{
-	const struct smr_slot slot = {.index = index, .bytes = 4, .kind = SMR_REQUESTS | SMR_FIRST | SMR_LAST};
-
-	(void)smr_slot_store(&smr.geometry, smr_slot_at(&smr, index), &slot, 0x101, "old");
-}
-
 /* It lost to another value, which the snapshot has; its owner would tell a commit that covers it. */
 static void what_a_snapshot_covers_is_no_value_for_the_next_holder(void **state)
 {
 	struct smr_slot slot;
 
 	(void)state;
-	begin();
-	put_value(10);
-	put_value(11);
+	one_begin();
+	one_put_slot(smr_slot_at(&smr, 10), 10, 0x101);
+	one_put_slot(smr_slot_at(&smr, 11), 11, 0x101);
 	smr.oldest = smr.commit = smr.applied = 11;
 	assert_int_equal(smr_own_slot(&smr, 10, &slot), SMR_SLOT_VALID);
 	take_log();
 	assert_int_equal(smr_own_slot(&smr, 10, &slot), SMR_SLOT_BROKEN);
 	assert_int_equal(smr_own_slot(&smr, 11, &slot), SMR_SLOT_VALID);
-	end();
+	one_end();
 }
 
 /* A log may be lost with a READ of it out, and be there again: it is read again. */
 static void a_log_that_was_lost_while_it_was_read_is_read_again(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.links[1].stage = SMR_STAGE_PROMISED;
 	smr.links[1].fetching = true;
 	smr_mark_lost(&smr.links[1]);
 	assert_false(smr.links[1].fetching);
-	end();
+	one_end();
 }
 
 /* Access is given by an exchange with it. */
 static void a_candidate_that_dies_before_it_has_the_log_does_not_hold_it(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.giving = SMR_GIVING_GIVE;
 	smr.giving_to = 1;
 	smr_grant_pulse(&smr);
@@ -227,14 +175,14 @@ static void a_candidate_that_dies_before_it_has_the_log_does_not_hold_it(void **
 	smr_elect_silent(&smr.links[1].elect);
 	smr_grant_pulse(&smr);
 	assert_true(smr.links[1].ends[SMR_IN].stale);
-	end();
+	one_end();
 }
 
 /* The next holder of the own log writes there, and the NIC may send a WRITE once more. */
 static void what_still_reads_the_ring_ends_with_the_attempt(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.phase = SMR_PHASE_LEAD;
 	smr.role = HF_SMR_LEADER;
 	smr.applied = smr.commit = smr.tail = 30;
@@ -243,7 +191,7 @@ static void what_still_reads_the_ring_ends_with_the_attempt(void **state)
 	smr_abort(&smr, "the test says so");
 	assert_true(smr.links[1].ends[SMR_OUT].stale);
 	assert_false(smr.links[2].ends[SMR_OUT].stale);
-	end();
+	one_end();
 }
 
 /* The next one would choose a number below one that was promised here. */
@@ -252,7 +200,7 @@ static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
 	uint64_t number;
 
 	(void)state;
-	begin();
+	one_begin();
 	smr.holder = 1;
 	set_promise(smr_slot_seal(0x1101));
 	take_log();
@@ -262,7 +210,7 @@ static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
 	take_log();
 	assert_true(smr_slot_open(get_le64(smr.log + SMR_LOG_PROMISE), &number));
 	assert_int_equal(number, 0x1101);
-	end();
+	one_end();
 }
 
 /* Of the holder before member 1, which sent that request. */
@@ -279,21 +227,21 @@ static void end_revocation(uint32_t request)
 static void a_request_of_a_process_that_is_gone_is_not_granted(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.holder = 2;
 	smr.choice = 1;
 	end_revocation(5);
 	assert_int_equal(smr.giving, SMR_GIVING_NONE);
 	assert_int_equal(smr.holder, SMR_NOBODY);
 	assert_int_equal(smr.links[1].granted, 0);
-	end();
+	one_end();
 }
 
 /* It began to take a snapshot while the holder before was cut off (R-S22). */
 static void a_log_is_not_given_while_its_member_has_no_state(void **state)
 {
 	(void)state;
-	begin();
+	one_begin();
 	smr.holder = 2;
 	smr.choice = 1;
 	put_le64(smr.back + SMR_MAILBOX(1), smr_slot_seal(5));
@@ -305,7 +253,57 @@ static void a_log_is_not_given_while_its_member_has_no_state(void **state)
 	end_revocation(5);
 	assert_int_equal(smr.holder, 1);
 	assert_int_equal(smr.links[1].granted, 5);
-	end();
+	one_end();
+}
+
+/* ---- members that lack entries, or a majority ---- */
+
+static void who_lacks_entries_and_takes_no_snapshot_does_not_lead(void **state)
+{
+	(void)state;
+	one_begin();
+	assert_true(smr_public_ready(&smr));
+	smr_restore_begin(&smr);
+	assert_int_equal(smr.role, HF_SMR_FOLLOWER);
+	assert_false(smr_public_ready(&smr));
+	one_put_slot(smr_slot_at(&smr, SMR_FIRST_INDEX), SMR_FIRST_INDEX, 0x101);
+	smr.applied = smr.oldest = smr.commit = smr.tail = SMR_FIRST_INDEX;
+	assert_true(smr_follow_given(&smr, smr_slot_at(&smr, SMR_FIRST_INDEX)));
+	assert_true(smr_public_ready(&smr));
+	one_end();
+}
+
+/* All others may wait for one as well, as after a power loss. */
+static void who_finds_no_snapshot_follows_again_with_what_it_has(void **state)
+{
+	(void)state;
+	one_begin();
+	smr.app.restore_open = restore_open;
+	smr_restore_begin(&smr);
+	assert_int_equal(smr.role, HF_SMR_RESTORING);
+	for (unsigned i = 0; i < 10 && smr.restore != NULL; i++) {
+		smr.now_ns += SECOND / 2;
+		(void)smr_restore_turn(&smr);
+	}
+	assert_null(smr.restore);
+	assert_int_equal(smr.role, HF_SMR_FOLLOWER);
+	one_end();
+}
+
+/* It prefers itself, and would grant its log to nobody. */
+static void who_tries_to_lead_in_vain_leaves_it_to_others_by_turns(void **state)
+{
+	(void)state;
+	one_begin();
+	smr.here[0] = NULL;
+	smr.config.stuck_ns = SECOND;
+	smr.acquiring_ns = smr.now_ns;
+	for (unsigned i = 0; i < 4; i++) {
+		smr_public_pulse(&smr);
+		assert_int_equal(smr.choice, i % 2 == 0 ? 0 : SMR_NOBODY);
+		smr.now_ns += SECOND;
+	}
+	one_end();
 }
 
 static void configurations_that_make_no_sense_are_refused(void **state)
@@ -339,19 +337,19 @@ static void a_ring_that_is_too_small_for_its_members_is_refused(void **state)
 	(void)state;
 	assert_int_equal(hf_smr_start(NULL, &config, &app, NULL, &none, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "5 members takes 8 slots of 128 bytes, and an entry has at most 4 of 16"));
-	begin();
+	one_begin();
 	smr.role = HF_SMR_LEADER;
 	smr.geometry.span = smr_members_slots(VOTERS, SLOT_BYTES);
 	assert_int_equal(hf_smr_add(&smr, &who[4], &call), -ENOSPC);
 	smr.geometry.span = smr_members_slots(VOTERS + 1, SLOT_BYTES);
 	assert_int_equal(hf_smr_add(&smr, &who[4], &call), 0);
-	end();
+	one_end();
 }
 
 /* Returns the follower that holds the ring up; the other one has applied all. */
 static struct smr_link *lead_with_a_full_ring(void)
 {
-	begin();
+	one_begin();
 	smr.role = HF_SMR_LEADER;
 	smr.phase = SMR_PHASE_LEAD;
 	smr.links[1].stage = smr.links[2].stage = SMR_STAGE_CONFIRMED;
@@ -375,7 +373,7 @@ static void a_follower_that_moves_is_not_left_behind(void **state)
 	smr.now_ns += SECOND;
 	smr_recycle_turn(&smr);
 	assert_true(slow->ends[SMR_OUT].stale);
-	end();
+	one_end();
 }
 
 /* It has come so recently that too few of its heartbeats were seen; one whose heartbeat stands has failed. */
@@ -390,7 +388,7 @@ static void a_follower_that_is_new_is_not_left_behind(void **state)
 	smr_elect_silent(&new->elect);
 	smr_recycle_turn(&smr);
 	assert_true(new->ends[SMR_OUT].stale);
-	end();
+	one_end();
 }
 
 static unsigned answered;
@@ -407,7 +405,7 @@ static void a_decided_call_that_a_snapshot_covers_ends(void **state)
 	struct hf_smr_call call = {.done = count_answer, .wait = 10};
 
 	(void)state;
-	begin();
+	one_begin();
 	smr.app.restore_open = restore_open;
 	smr.phase = SMR_PHASE_LEAD;
 	smr.role = HF_SMR_LEADER;
@@ -415,15 +413,13 @@ static void a_decided_call_that_a_snapshot_covers_ends(void **state)
 	smr.commit = smr.tail = 20;
 	smr.calls = 1;
 	smr.logged = &call;
-	smr.copy = calloc(1, SLOT_BYTES);
 	answered = 0;
 	smr_restore_begin(&smr);
 	assert_true(smr_calls_finish(&smr));
 	assert_int_equal(answered, 1);
 	assert_int_equal(smr.calls, 0);
 	smr_restore_drop(&smr);
-	free(smr.copy);
-	end();
+	one_end();
 }
 
 /* ---- a slot that is written while it is applied ---- */
@@ -480,12 +476,10 @@ static void a_slot_that_is_written_meanwhile_is_applied_whole(void **state)
 	pid_t writer;
 
 	(void)state;
-	begin();
+	one_begin();
 	free(smr.log);
 	smr.log = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(smr.log, MAP_FAILED);
-	smr.entry = calloc(smr.geometry.span, SLOT_BYTES);
-	smr.copy = calloc(1, SLOT_BYTES);
 	smr.app.apply = apply_one_value;
 	whole = mixed = 0;
 	writer = write_in_turn(smr_slot_at(&smr, SMR_FIRST_INDEX));
@@ -501,9 +495,7 @@ static void a_slot_that_is_written_meanwhile_is_applied_whole(void **state)
 	assert_int_equal(mixed, 0);
 	(void)munmap(smr.log, bytes);
 	smr.log = NULL;
-	free(smr.entry);
-	free(smr.copy);
-	end();
+	one_end();
 }
 
 /* ---- configurations that a recovery finds ---- */
@@ -514,15 +506,11 @@ static void a_slot_that_is_written_meanwhile_is_applied_whole(void **state)
 
 static void begin_members(void)
 {
-	begin();
+	one_begin();
 	smr.chunk = smr.geometry.span;
 	smr.number = 3 << 8;
 	smr.holder = 0;
 	smr.commit = smr.applied = FIRST_SLOT;
-	smr.entry = calloc(smr.geometry.span, SLOT_BYTES);
-	smr.batch = calloc(smr.geometry.span, SLOT_BYTES);
-	smr.copy = calloc(1, SLOT_BYTES);
-	assert_true(smr.entry != NULL && smr.batch != NULL && smr.copy != NULL);
 	for (unsigned i = 1; i < PROCESSES; i++) {
 		smr.links[i] =
 			(struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i, .peer = somewhere};
@@ -536,10 +524,7 @@ static void end_members(void)
 {
 	for (unsigned i = 1; i < PROCESSES; i++)
 		free(smr.links[i].scratch);
-	free(smr.copy);
-	free(smr.batch);
-	free(smr.entry);
-	end();
+	one_end();
 }
 
 /* Member 0 and two others. */
@@ -893,6 +878,9 @@ int main(void)
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
 		cmocka_unit_test(a_log_is_not_given_while_its_member_has_no_state),
+		cmocka_unit_test(who_lacks_entries_and_takes_no_snapshot_does_not_lead),
+		cmocka_unit_test(who_finds_no_snapshot_follows_again_with_what_it_has),
+		cmocka_unit_test(who_tries_to_lead_in_vain_leaves_it_to_others_by_turns),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(who_was_told_of_a_configuration_does_not_forget_it),
 		cmocka_unit_test(each_configuration_in_the_log_needs_its_majority),

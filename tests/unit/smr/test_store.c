@@ -324,6 +324,10 @@ static void a_directory_has_one_replica_and_one_process(void **state)
 	other.slots = 32;
 	assert_int_equal(smr_store_open(&second, hf_env_host(), bed.directory, &other, &error), -EINVAL);
 	other.slots = identity.slots;
+	other.sessions = 4;
+	assert_int_equal(smr_store_open(&second, hf_env_host(), bed.directory, &other, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "16 slots of 256 bytes and 0 sessions"));
+	other.sessions = identity.sessions;
 	other.incarnation = 99; /* a new process has another one in mind */
 	assert_int_equal(smr_store_open(&bed.store, hf_env_host(), bed.directory, &other, &error), 0);
 	assert_int_equal(bed.store.incarnation, identity.incarnation);

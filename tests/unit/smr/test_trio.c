@@ -28,6 +28,49 @@ static void what_is_proposed_is_applied_by_all_in_order(void **state)
 	trio_close(&trio);
 }
 
+static struct hf_smr *flushed;
+static unsigned flushes;
+
+/* Answers come while an entry is applied. */
+static void propose_and_flush(struct hf_smr_call *call)
+{
+	assert_int_equal(call->outcome, HF_SMR_DECIDED);
+	if (++flushes < PROPOSALS)
+		assert_int_equal(hf_smr_propose(flushed, call), 0);
+	hf_smr_flush(flushed);
+}
+
+static bool all_are_flushed(struct trio *trio)
+{
+	(void)trio;
+	return flushes >= PROPOSALS + 7;
+}
+
+static void an_answer_may_propose_and_flush(void **state)
+{
+	static const uint32_t values[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+	struct hf_smr_call calls[8];
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	flushed = trio_leader(&trio)->smr;
+	flushes = 0;
+	for (unsigned i = 0; i < 8; i++) {
+		calls[i] =
+			(struct hf_smr_call){.done = propose_and_flush, .data = &values[i], .bytes = sizeof(values[i])};
+		assert_int_equal(hf_smr_propose(flushed, &calls[i]), 0);
+	}
+	assert_true(trio_until(&trio, all_are_flushed));
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++) {
+		assert_int_equal(trio.members[m].applied, PROPOSALS + 7);
+		assert_memory_equal(trio.members[m].log, trio.members[0].log, sizeof(uint32_t) * (PROPOSALS + 7));
+	}
+	trio_close(&trio);
+}
+
 static bool somebody_leads(struct trio *trio)
 {
 	return trio_leader(trio) != NULL;
@@ -749,6 +792,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_stepped_out_does_not_count),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
+		cmocka_unit_test(an_answer_may_propose_and_flush),
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
