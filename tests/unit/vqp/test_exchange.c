@@ -218,9 +218,24 @@ static void a_late_answer_does_not_begin_the_wait_for_the_lease_anew(void **stat
 	pair_close(&pair);
 }
 
+/* The end that does not pick the rail. */
+static void a_rail_on_which_an_end_can_make_no_qp_is_not_picked_again(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	hf_node_dev(pair.b.node, 0)->attr.max_cqe = 1;
+	pair_connect(&pair);
+	assert_int_equal(hf_vqp_rail(pair.a.vqp), 1);
+	assert_int_equal(hf_vqp_rail(pair.b.vqp), 1);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rail_on_which_an_end_can_make_no_qp_is_not_picked_again),
 		cmocka_unit_test(a_late_answer_does_not_begin_the_wait_for_the_lease_anew),
 		cmocka_unit_test(a_log_that_strays_may_write_is_given_to_no_other_vqp),
 		cmocka_unit_test(vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order),

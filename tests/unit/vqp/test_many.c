@@ -183,7 +183,12 @@ static bool first_has_ended(struct pair *pair)
 	return hf_vqp_state(theirs[0]) == HF_VQP_ERROR;
 }
 
-/* Whom no vqp connects with the domain any more is told nothing of it, and all of it with the next vqp. */
+static bool its_regions_are_forgotten(struct pair *pair)
+{
+	return region_remote(pair->a.peer, regions[1][0]->rkey) == NULL;
+}
+
+/* Whom no vqp connects with the domain any more forgets it, is told nothing of it, and all of it with the next vqp. */
 static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
 {
 	struct pair pair;
@@ -194,6 +199,7 @@ static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
 	fleet_connect(&pair, 1);
 	hf_vqp_destroy(ours[0]);
 	assert_true(pair_until(&pair, first_has_ended));
+	assert_true(pair_until(&pair, its_regions_are_forgotten));
 	memset(said, 0, sizeof(said));
 	assert_int_equal(hf_vmr_dereg(regions[1][0]), 0);
 	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,

@@ -418,6 +418,32 @@ static void a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_mis
 	request_log_free(&log);
 }
 
+/* It was sent again and found its own value there, so it was the first one that exchanged (HF_ATOMIC_PLAIN). */
+static void a_compare_and_swap_before_an_executed_fence_has_the_value_of_its_first_time(void **state)
+{
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 12};
+	struct request_log_wr *swap, *write;
+	uint64_t found = 2;
+	struct ibv_sge sge = {.addr = (uintptr_t)&found, .length = sizeof(found)};
+	struct request_log log;
+
+	(void)state;
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+	swap = add_to(&log, IBV_WR_ATOMIC_CMP_AND_SWP, 10);
+	swap->wr.sg_list = &sge;
+	swap->wr.num_sge = 1;
+	swap->wr.wr.atomic.compare_add = 1;
+	swap->wr.wr.atomic.swap = 2;
+	swap->compares = true;
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	write->wr.send_flags = IBV_SEND_FENCE;
+	assert_int_equal(enter(&log, &evidence), 0);
+	assert_true(swap->done);
+	assert_int_equal(swap->status, IBV_WC_SUCCESS);
+	assert_int_equal(found, 1);
+	request_log_free(&log);
+}
+
 static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **state)
 {
 	struct request_log_wr *before, *write;
@@ -746,6 +772,7 @@ int main(void)
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_missing),
+		cmocka_unit_test(a_compare_and_swap_before_an_executed_fence_has_the_value_of_its_first_time),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(what_is_before_a_message_that_a_receive_took_executed),
