@@ -90,53 +90,6 @@ static void a_member_returns_with_its_files_or_without(void **state)
 	remove_directory(&trio);
 }
 
-static struct hf_smr *busy;
-static unsigned rounds;
-
-static void propose_again(struct hf_smr_call *call)
-{
-	assert_int_equal(call->outcome, HF_SMR_DECIDED);
-	if (++rounds < 20 * PROPOSALS)
-		assert_int_equal(hf_smr_propose(busy, call), 0);
-}
-
-static bool has_snapshots_or_ends(struct trio *trio)
-{
-	unsigned with = 0;
-
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		with += trio->members[i].snapshots > 0;
-	return with == TRIO_MEMBERS || rounds >= 20 * PROPOSALS;
-}
-
-static bool has_ended(struct trio *trio)
-{
-	(void)trio;
-	return rounds >= 20 * PROPOSALS;
-}
-
-/* Its file is cut only by a snapshot, and there is always something to write. */
-static void who_writes_all_the_time_takes_snapshots(void **state)
-{
-	static const uint32_t value = 7;
-	struct hf_smr_call call = {.done = propose_again, .data = &value, .bytes = sizeof(value)};
-	static struct trio trio;
-
-	(void)state;
-	trio_open(&trio);
-	make_directory(&trio);
-	trio.config.wal_bytes = WAL_BYTES;
-	trio_start_all(&trio);
-	busy = trio_leader(&trio)->smr;
-	rounds = 0;
-	assert_int_equal(hf_smr_propose(busy, &call), 0);
-	assert_true(trio_until(&trio, has_snapshots_or_ends));
-	assert_true(rounds < 20 * PROPOSALS);
-	assert_true(trio_until(&trio, has_ended));
-	trio_close(&trio);
-	remove_directory(&trio);
-}
-
 static struct trio_member *first;
 
 static bool has_handed_on(struct trio *trio)
@@ -232,7 +185,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_answered_is_there_after_all_have_ended),
 		cmocka_unit_test(who_pauses_for_a_snapshot_hands_leadership_on_before),
 		cmocka_unit_test(a_member_returns_with_its_files_or_without),
-		cmocka_unit_test(who_writes_all_the_time_takes_snapshots),
 		cmocka_unit_test(members_with_other_sessions_are_refused),
 		cmocka_unit_test(members_of_another_mode_are_refused),
 	};

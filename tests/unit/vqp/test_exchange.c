@@ -224,12 +224,15 @@ static void a_rail_on_which_an_end_can_make_no_qp_is_not_picked_again(void **sta
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_VARUNA);
-	hf_node_dev(pair.b.node, 0)->attr.max_cqe = 1;
-	pair_connect(&pair);
-	assert_int_equal(hf_vqp_rail(pair.a.vqp), 1);
-	assert_int_equal(hf_vqp_rail(pair.b.vqp), 1);
-	pair_close(&pair);
+	for (unsigned rail = 0; rail < 2; rail++) {
+		pair_open(&pair, HF_POLICY_VARUNA);
+		hf_node_dev(pair.b.node, rail)->attr.max_cqe = 1;
+		pair_connect(&pair);
+		assert_int_equal(hf_vqp_rail(pair.a.vqp), 1 - rail);
+		assert_int_equal(hf_vqp_rail(pair.b.vqp), 1 - rail);
+		assert_in_range(pair.a.vqp->recovery.epoch, 1, 4);
+		pair_close(&pair);
+	}
 }
 
 int main(int argc, char **argv)
