@@ -105,7 +105,7 @@ struct hf_smr_app {
 	/* whole: the state is complete. False: drop it; another restore_open follows. 0; -EAGAIN as above. */
 	int (*restore_close)(void *context, bool whole);
 
-	/* May be NULL. */
+	/* May be NULL. Must not stop the replica: a later turn of the loop does. */
 	void (*event)(void *context, const struct hf_smr_event *event);
 };
 
@@ -153,7 +153,7 @@ enum hf_smr_outcome {
 
 /* A proposal or a read: the caller's memory, usually within a larger struct, and the library's until done(). done() is
  * called once, in a turn of the loop or in hf_smr_flush, never within hf_smr_propose or hf_smr_read; it may propose and
- * read, also with the same struct. Proposals end in the order in which they were made. */
+ * read, also with the same struct, and must not stop the replica. Proposals end in the order in which they were made. */
 struct hf_smr_call {
 	void (*done)(struct hf_smr_call *call);
 	/* Set before hf_smr_propose. The bytes stay until done(). */
@@ -183,7 +183,8 @@ int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call);
  * call. The program then reads its own state. The barrier is part of the next entry, or a WRITE of 8 bytes to each
  * follower. Returns as hf_smr_propose. */
 int hf_smr_read(struct hf_smr *smr, struct hf_smr_call *call);
-/* Sends pending calls now, and completes decided ones: for programs that poll for latency. */
+/* Sends pending calls now, and completes decided ones: for programs that poll for latency. Within apply, and within
+ * done() of a proposal, it does nothing: the turn goes on behind that. */
 void hf_smr_flush(struct hf_smr *smr);
 
 /* For a program that cannot serve for a while, for example in front of a server that hangs: while not well, this member
