@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "one.h"
+#include "vqp/objects.h"
 
 /* It grants to others meanwhile: what they decided until then is no older leader's. */
 static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **state)
@@ -148,6 +149,24 @@ static void what_a_snapshot_covers_is_no_value_for_the_next_holder(void **state)
 	take_log();
 	assert_int_equal(smr_own_slot(&smr, 10, &slot), SMR_SLOT_BROKEN);
 	assert_int_equal(smr_own_slot(&smr, 11, &slot), SMR_SLOT_VALID);
+	one_end();
+}
+
+/* No wr is out that would fail, as while disks are awaited: the vqp says it. */
+static void a_log_that_is_taken_away_is_missed_at_the_next_pulse(void **state)
+{
+	struct hf_vqp vqp = {.grants = {.theirs = 3, .armed = 3}};
+
+	(void)state;
+	one_begin();
+	smr.links[1].ends[SMR_OUT].vqp = &vqp;
+	smr.links[1].stage = SMR_STAGE_CONFIRMED;
+	smr_acquire_pulse(&smr);
+	assert_int_equal(smr.links[1].stage, SMR_STAGE_CONFIRMED);
+	vqp.grants.theirs = 4;
+	vqp.grants.armed = 0;
+	smr_acquire_pulse(&smr);
+	assert_int_equal(smr.links[1].stage, SMR_STAGE_NONE);
 	one_end();
 }
 
@@ -873,6 +892,7 @@ int main(void)
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(what_a_snapshot_covers_is_no_value_for_the_next_holder),
 		cmocka_unit_test(a_log_that_was_lost_while_it_was_read_is_read_again),
+		cmocka_unit_test(a_log_that_is_taken_away_is_missed_at_the_next_pulse),
 		cmocka_unit_test(a_candidate_that_dies_before_it_has_the_log_does_not_hold_it),
 		cmocka_unit_test(what_still_reads_the_ring_ends_with_the_attempt),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
