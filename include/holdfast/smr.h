@@ -153,7 +153,7 @@ enum hf_smr_outcome {
 
 /* A proposal or a read: the caller's memory, usually within a larger struct, and the library's until done(). done() is
  * called once, in a turn of the loop or in hf_smr_flush, never within hf_smr_propose or hf_smr_read; it may propose and
- * read, also with the same struct, and must not stop the replica. Proposals end in the order in which they were made. */
+ * read, also with the same struct; it must not stop the replica. Proposals end in the order in which they were made. */
 struct hf_smr_call {
 	void (*done)(struct hf_smr_call *call);
 	/* Set before hf_smr_propose. The bytes stay until done(). */

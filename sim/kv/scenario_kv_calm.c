@@ -6,7 +6,7 @@
  *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
  *   kv-device     the device of one rail of a member dies: the member stays, and the list of members changes as before
  *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards
- *   kv-hang       a member's disk hangs for a while: the others write without it, and it joins again; or the disks of all hang */
+ *   kv-hang       a member's disk hangs for a while: the others write without it; or the disks of all hang */
 #include <stdlib.h>
 
 #include "base/ensure.h"

@@ -196,7 +196,7 @@ static bool make_cold(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 }
 
 /* Every member ended, and the list of members is still known: those that come back are members again. The others are
- * waited for, because what they have in doubt may be newer; not for ever. A member that is silent for its disk lives. */
+ * waited for, because what they have in doubt may be newer; not for ever. One that is silent for its disk lives. */
 static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 {
 	const struct council *council = &kv->council;

@@ -1,10 +1,12 @@
 /* Undecided entries (Mu, section 4.1): for each index the valid value with the highest number that a majority has, this
  * member among them, becomes ours; where nobody has one, a NOOP does.
  *
- * Until all is read a value keeps its number here, so that an attempt that ends leaves nothing that outranks what was
- * decided. Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
+ * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
  * chunk needs the answers of a majority; the rest is waited for shortly. A value that lacks room here is read again
- * when it has: its slot has an entry that is not applied, or not on the own disk (DUR-3). */
+ * when it has: its slot has an entry that is not applied, or not on the own disk (DUR-3).
+ *
+ * Until all is read a value keeps its number here, so an attempt that ends leaves nothing that outranks what was
+ * decided. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 

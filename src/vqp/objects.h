@@ -102,8 +102,7 @@ struct hf_vqp {
 	struct imm_lengths lengths;   /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* posted since the last that has a signal; unretired */
 	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
-	bool path_broken;             /* the path in use is of no use any more */
-	bool path_cut;                /* it is about to be: failover_cut */
+	bool path_broken, path_cut;   /* the path in use is of no use any more; is about to be: failover_cut */
 	struct path *path;            /* in use: own_path, or that of a standby qp */
 	struct path own_path, backup[HF_RAILS_MAX];
 	bool qp_remains;   /* of one that ended: a qp could be neither fenced nor destroyed */

@@ -51,7 +51,7 @@ static struct hf_file *open_file(const char *name, unsigned flags)
 	return file;
 }
 
-/* Pages of this process behind which there is none: what can be read ends within the range, and not by an end of file. */
+/* A page of this process behind which there is none: what can be read ends there, and not by an end of the file. */
 static void a_read_that_fails_in_its_middle_is_no_end_of_the_file(void **state)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,4 +1,4 @@
-/* Leases across the restart of a machine, whose boot clock begins anew; and who is heard across a turn that was late. */
+/* Leases across the restart of a machine, whose boot clock begins anew; and members across a turn that is late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* one.h - one replica of a log, member 0 of three, whose others are made up: what no run of real members does at will. */
+/* one.h - one replica of a log, member 0 of three; the others are made up, to do what real members never do at will. */
 #ifndef HOLDFAST_TEST_SMR_ONE_H
 #define HOLDFAST_TEST_SMR_ONE_H
 

@@ -1,4 +1,4 @@
-/* Recovery of what is undecided, from the answers of one other member (R-S8): what an attempt leaves, and who counts. */
+/* Recovery of what is undecided, from the answers of another member (R-S8): what an attempt leaves, and who counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
