@@ -109,7 +109,7 @@ static void apply_slot(struct hf_smr *smr, const struct smr_slot *slot, const ui
 {
 	smr->applied++;
 	smr->decided++;
-	smr->lacks = false;
+	smr->lacks = smr->stayed = false;
 	if (smr->giving_snapshots > 0)
 		smr_snapshot_applies(smr, slot, at);
 	smr->applying = true;

@@ -7,6 +7,7 @@
 #define BECOMING_PULSES 20u
 #define FOUNDING_NS     20000000u
 #define YIELDING_NS     1000000000u
+#define VAIN_NS         100000000u /* at least: a fence may take 10 ms, at each of two members */
 
 void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 {
@@ -102,20 +103,29 @@ static bool is_over(const struct hf_smr *smr, uint64_t since_ns)
 	return since_ns != 0 && smr->now_ns - since_ns > smr->config.stuck_ns;
 }
 
-/* It tries to lead, does not come to it, and nobody else leads: every other time it leaves that to the others. Cut off
- * towards them only, or with a configuration in its log whose majority is gone, it would be preferred for ever. */
-static bool tries_in_vain(const struct hf_smr *smr)
+static bool is_every_other(const struct hf_smr *smr, uint64_t since_ns, uint64_t period_ns)
 {
-	return smr->role != HF_SMR_LEADER && smr->acquiring_ns != 0 &&
-	       (smr->now_ns - smr->acquiring_ns) / smr->config.stuck_ns % 2 == 1;
+	return since_ns != 0 && (smr->now_ns - since_ns) / period_ns % 2 == 1;
+}
+
+/* It tries to lead and does not come to it, nor does another one: every other time it leaves that to the others. Cut
+ * off towards them only, or with a configuration in its log whose majority is gone, it would be preferred for ever. */
+static bool stands_back(const struct hf_smr *smr)
+{
+	uint64_t period_ns = smr->config.stuck_ns < VAIN_NS ? VAIN_NS : smr->config.stuck_ns;
+
+	return smr->role != HF_SMR_LEADER && smr->phase <= SMR_PHASE_ASK &&
+	       is_every_other(smr, smr->acquiring_ns, period_ns);
 }
 
 /* What was proposed, or the proof that this member leads, is out for too long, or what waits has no room for as long,
- * because the own disk hangs: its heartbeat is withheld (R-S19). */
+ * because the own disk hangs: its heartbeat is withheld (R-S19). So it is, every other time, while a member tries to
+ * lead. */
 static bool is_stuck(const struct hf_smr *smr)
 {
 	if (smr->role != HF_SMR_LEADER)
-		return tries_in_vain(smr);
+		return stands_back(smr) ||
+		       (smr->role == HF_SMR_ACQUIRING && is_every_other(smr, smr->acquiring_ns, smr->config.stuck_ns));
 	return is_over(smr, smr->undecided_ns) || is_over(smr, smr->stall.since_ns);
 }
 
@@ -168,11 +178,6 @@ static bool awaits_founder(const struct hf_smr *smr)
 	       smr->members.at[0].is.id != smr->id && smr->role != HF_SMR_LEADER;
 }
 
-static bool stands_back(const struct hf_smr *smr)
-{
-	return yields(smr) || (tries_in_vain(smr) && smr->phase <= SMR_PHASE_ASK);
-}
-
 static int choose(struct hf_smr *smr)
 {
 	struct smr_elect_candidate candidates[HF_SMR_MEMBERS_MAX];
@@ -182,7 +187,7 @@ static int choose(struct hf_smr *smr)
 		return SMR_NOBODY;
 	if (smr_public_ready(smr) && !awaits_founder(smr))
 		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
-			.alive = !smr->unwell && (smr->role == HF_SMR_LEADER || !stands_back(smr)),
+			.alive = !smr->unwell && (smr->role == HF_SMR_LEADER || !(yields(smr) || stands_back(smr))),
 			.ready = smr_public_ready(smr),
 			.leading = smr->role == HF_SMR_LEADER,
 			.number = smr->number};
@@ -194,6 +199,12 @@ static int choose(struct hf_smr *smr)
 				.leading = smr_link_role(link) == HF_SMR_LEADER || is_becoming(link),
 				.number = link->public[SMR_PUBLIC_ROLE] >> 8};
 	return smr_elect_choose(candidates, n);
+}
+
+/* To another member, which has its first turn: when that stands back, this one begins at once. */
+static bool leaves_it(const struct hf_smr *smr)
+{
+	return smr->choice != SMR_NOBODY && smr->choice != smr->id && !stands_back(smr);
 }
 
 static void tell_leader(struct hf_smr *smr)
@@ -230,7 +241,9 @@ void smr_public_pulse(struct hf_smr *smr)
 		note_detection(smr, before);
 	smr_public_role(smr);
 	if (hf_smr_leader(smr) != SMR_NOBODY)
-		smr->began_ns = smr->acquiring_ns = 0;
+		smr->began_ns = 0;
+	if (hf_smr_leader(smr) != SMR_NOBODY || leaves_it(smr))
+		smr->acquiring_ns = 0;
 	tell_leader(smr);
 	smr_for_links (link, smr)
 		if (link->stage == SMR_STAGE_ASKED)

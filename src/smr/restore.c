@@ -44,6 +44,8 @@ struct smr_restore {
 void smr_restore_begin(struct hf_smr *smr)
 {
 	smr_abort(smr, "it lacks entries");
+	if (smr->stayed && smr->giving_snapshots > 0) /* to one that has nothing else */
+		return;
 	smr->lacks = smr->app.restore_open == NULL;
 	if (smr->restore != NULL || smr->lacks)
 		return;
@@ -128,13 +130,15 @@ static void say_more(struct hf_smr *smr, uint32_t taken)
 		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
 }
 
-/* The state is still whole. The others may lack what this member has, and wait for a snapshot as well. */
+/* Nothing was restored: the state is still whole. The others may lack what this member has, and wait for a snapshot as well. */
 static void follow_again(struct hf_smr *smr)
 {
 	log_info("smr %s: member %u follows again: no other member has a snapshot", smr->name, smr->id);
 	smr_restore_drop(smr);
 	smr->role = HF_SMR_FOLLOWER;
+	smr->stayed = true;
 	smr_public_role(smr);
+	smr_event(smr, HF_SMR_RESTORED);
 }
 
 /* False: nobody is asked any more. */

@@ -131,6 +131,7 @@ struct hf_smr {
 
 	unsigned giving_snapshots;
 	bool applying; /* an entry, whose calls may be answered within */
+	bool stayed;   /* it lacks entries, and no other member had a snapshot */
 	bool lacks;    /* entries that only a snapshot has, and its program takes none */
 	struct smr_restore *restore;
 	uint32_t snapshots_asked;    /* counter */

@@ -1,7 +1,6 @@
 /* Redis: RESP2, its COMMAND table, and what becomes of its replies. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "proxy/client.h"
 #include "proxy/redis/commands.h"
@@ -85,25 +84,10 @@ static void ask(struct proxy *proxy, const struct command *command, const struct
 	resp_out_free(&out);
 }
 
-static bool flushes(const struct entry_record *record)
-{
-	struct resp_element array, name;
-	size_t used, more;
-
-	if (resp_element_read(record->data, record->bytes, &array, &used) != RESP_WHOLE || array.type != RESP_ARRAY ||
-		resp_element_read(record->data + used, record->bytes - used, &name, &more) != RESP_WHOLE ||
-		name.type != RESP_BULK || name.bytes < 7)
-		return false;
-	return strncasecmp((const char *)name.text, "flushall", name.bytes) == 0 ||
-	       strncasecmp((const char *)name.text, "flushdb", name.bytes) == 0;
-}
-
 static void inject(struct proxy *proxy, const struct entry_record *record, uint64_t time_ms, uint64_t unique,
 	struct server_gather *gather)
 {
 	(void)unique;
-	if (flushes(record))
-		proxy_deadlines_free(&proxy->deadlines);
 	proxy_server_ask(proxy->server, record->data, record->bytes, record->reply, time_ms, gather);
 	if (record->key != NULL)
 		proxy_server_ask_deadline(proxy->server, record->key, record->key_bytes);

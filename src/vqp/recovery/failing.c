@@ -30,7 +30,6 @@ static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_sta
 		return;
 	end_for_status(vqp, wrs.first);
 	vqp_move(vqp, HF_VQP_ERROR);
-	region_leave(vqp);
 	wrs.refused = wc_kind_is_refusal(wrs.first);
 	vqp->ending.wrs = wrs;
 	ending_begin(&vqp->ending, next, tell);

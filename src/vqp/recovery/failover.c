@@ -129,7 +129,7 @@ static void do_resume(struct hf_vqp *vqp)
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
-	vqp->held = vqp->rail_suspect = false;
+	vqp->held = vqp->rail_suspect = vqp->refuses_rail = false;
 	vqps_of(vqp->node)->fence_answered = vqps_of(vqp->node)->fence_slice != 0;
 	if (!first)
 		count_resumed(vqp, now_ns);

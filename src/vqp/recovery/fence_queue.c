@@ -38,6 +38,7 @@ static void report(struct hf_vqp *vqp)
 	vqp_forget_paths(vqp);
 	if (vqp->ending.tells)
 		exchange_say_closed(vqp, standby);
+	region_leave(vqp); /* told behind that: till then the peer may post */
 	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
 	access_check(vqp);
