@@ -130,7 +130,7 @@ static void say_more(struct hf_smr *smr, uint32_t taken)
 		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
 }
 
-/* Nothing was restored: the state is still whole. The others may lack what this member has, and wait for a snapshot as well. */
+/* Nothing was restored, so the state is whole. The others may lack what this member has, and wait as well. */
 static void follow_again(struct hf_smr *smr)
 {
 	log_info("smr %s: member %u follows again: no other member has a snapshot", smr->name, smr->id);
