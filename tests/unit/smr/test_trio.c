@@ -11,7 +11,7 @@
 #include "trio.h"
 
 #define PROPOSALS 200u
-#define TRIES     300u /* turns of the loop in which a member tries to lead */
+#define TRIES     5000u /* turns of the loop in which a member tries to lead */
 
 static void what_is_proposed_is_applied_by_all_in_order(void **state)
 {
