@@ -17,6 +17,7 @@ from program import Skip
 
 WAIT_S = 120
 PORT = 6379  # where the clusters of smr_proxy.py listen
+UNKNOWN = "SERVER_ERROR UNKNOWN"  # a write has taken effect, and a leader that stood still had its reply
 
 
 class _Client:
@@ -322,7 +323,9 @@ def a_server_may_leave_values_out_of_long_replies(directory):
             with _client(host) as client:
                 assert client.ask(_store("set", "k", 0, 0, "1")) == "STORED"
                 for verb in ("gets", "gats 0"):
-                    said = client.ask(verb + " k" * 65000).split("\n")
+                    said = [UNKNOWN]
+                    while said[-1].startswith(UNKNOWN):
+                        said = client.ask(verb + " k" * 65000).split("\n")
                     assert said[-1] == "END" and 50000 < len(said) <= 65001 and len(set(said[:-1])) == 1, said[-3:]
         assert len(it.wait_alike()) == 1
 
@@ -334,11 +337,11 @@ def numbers_that_become_shorter_are_alike(directory):
         one, *readers = [stack.enter_context(_client(it.hosts[it.leader()])) for _ in range(5)]
         for _ in range(20):
             one.say(*[_store("set", key, 0, 0, "10") for key in keys])
-            assert {one.line() for _ in keys} == {"STORED"}
+            assert {line for _ in keys if not (line := one.line()).startswith(UNKNOWN)} <= {"STORED"}
             for reader in readers:
                 reader.say(*["get " + " ".join(keys)] * 4)
             one.say(*[f"decr {key} 1" for key in keys])
-            assert {one.line() for _ in keys} == {"9"}
+            assert {line for _ in keys if not (line := one.line()).startswith(UNKNOWN)} <= {"9"}
             for reader in readers:
                 for _ in range(4):
                     while reader.line() != "END":
