@@ -205,6 +205,14 @@ static void leave_together(struct kv_cluster *all)
 		world_violate(world, "leave", "all have left, and %u of %u are members", members, all->count);
 }
 
+static void run_until_all_serve(struct kv_cluster *all, uint64_t end_ns)
+{
+	struct world *world = all->world;
+
+	while (world->violations == 0 && world->now_ns < end_ns && !kv_kills_all_serve(all))
+		world_run_until(world, world->now_ns + NS_MS);
+}
+
 /* By turns, and all in the end. */
 static void leave_in_calm(struct kv_cluster *all)
 {
@@ -221,8 +229,7 @@ static void leave_in_calm(struct kv_cluster *all)
 		else
 			leave(all, leaver);
 		process_start(node->endpoint.process);
-		while (world->violations == 0 && world->now_ns < since_ns + RETURN_NS && !kv_kills_all_serve(all))
-			world_run_until(world, world->now_ns + NS_MS);
+		run_until_all_serve(all, since_ns + RETURN_NS);
 		world_run_until(world, world->now_ns + CALM_NS);
 		for (unsigned i = 0; i < all->count; i++) {
 			if (i == leaver)
@@ -356,8 +363,7 @@ static void hang_disks(struct kv_cluster *all)
 			world_violate(world, "hang", "%s answers no write while the disk of %s hangs",
 				all->nodes[i].endpoint.host.name, all->nodes[victim].endpoint.host.name);
 	world_run_until(world, until_ns);
-	while (world->violations == 0 && world->now_ns < until_ns + RETURN_NS && !kv_kills_all_serve(all))
-		world_run_until(world, world->now_ns + NS_MS);
+	run_until_all_serve(all, until_ns + RETURN_NS);
 	if (!kv_kills_all_serve(all))
 		world_violate(world, "hang", "not all members serve after the disk of %s went on",
 			one ? all->nodes[victim].endpoint.host.name : "each");

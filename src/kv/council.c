@@ -141,7 +141,7 @@ static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 
-	/* A replica waits for its disk when it ends. */
+	/* While the disk hangs, hf_smr_stop would wait for it. */
 	if (council->silent || (council->smr != NULL && !is_behind(kv, now_ns)))
 		council->followed_ns = now_ns;
 	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)

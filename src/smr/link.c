@@ -61,7 +61,6 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 static bool say_hello(const struct smr_link *link, struct hf_peer *peer)
 {
 	uint8_t bytes[HELLO_BYTES + SMR_MEMBERS_BYTES];
-
 	int rc = hf_channel_send(link->smr->channel, peer, bytes, encode_hello(link, bytes));
 
 	return rc != -EAGAIN && rc != -ENOMEM;

@@ -245,9 +245,9 @@ void smr_recover_turn(struct hf_smr *smr)
 			(void)smr_take_in_fetch(link, smr->recover_at, end);
 	}
 	if (!smr_phase_majority(smr, answered)) {
+		/* The next attempt catches up first. */
 		if (ahead != 0 && !smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED) & ~ahead))
-			smr_mark_abort(
-				smr, "a member that is needed was told of more"); /* the next one catches up first */
+			smr_mark_abort(smr, "a member that is needed was told of more");
 		return;
 	}
 	if (smr->majority_ns == 0)

@@ -164,8 +164,7 @@ static bool ask(struct hf_smr *smr)
 	if (link == NULL)
 		return true;
 	restore->from = link->id;
-	restore->number =
-		++smr->snapshots_asked; /* of this process: no piece of an earlier one is taken for one of this */
+	restore->number = ++smr->snapshots_asked; /* so that no piece of an earlier one fits */
 	put_le32(message + 1, restore->number);
 	(void)hf_channel_send(smr->channel, link->peer, message, sizeof(message));
 	return true;

@@ -103,9 +103,8 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 	encode_identity(&same, own);
 	if (memcmp(own, found, sizeof(own)) != 0)
 		return hf_error_set(error, -EINVAL,
-			"%s is of member %u with %u slots of %u bytes and %u sessions, or of another cluster; give "
-			"each "
-			"member its own directory, and the slots and sessions that it began with",
+			"%s is of member %u with %u slots of %u bytes and %u sessions, or of another cluster; "
+			"give each member its own directory, and the slots and sessions that it began with",
 			path, found[40], get_le32(found + 32), get_le32(found + 36), get_le32(found + 40) >> 8);
 	return 1;
 }

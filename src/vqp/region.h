@@ -77,6 +77,6 @@ void region_tell_all(const struct region *region); /* the peers that have the do
 void region_tell_gone(const struct region *region);
 /* The vqp is connected: sends the regions to its peer, unless another vqp caused that before. -ENOMEM. */
 int region_join(struct hf_vqp *vqp);
-void region_leave(struct hf_vqp *vqp); /* it has failed, or its peer is gone; twice is legal */
+void region_leave(struct hf_vqp *vqp); /* its end is told, or its peer is gone; twice is legal */
 
 #endif

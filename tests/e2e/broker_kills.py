@@ -26,9 +26,13 @@ LIMIT_S = 60
 LIST_OFFSETS = 2
 
 
-def _kcat(cluster, *arguments):
-    done = subprocess.run(["kcat", "-b", cluster.address, "-m", str(LIMIT_S), *arguments], text=True, capture_output=True,
+def _run_kcat(cluster, *arguments):
+    return subprocess.run(["kcat", "-b", cluster.address, "-m", str(LIMIT_S), *arguments], text=True, capture_output=True,
                           timeout=2 * LIMIT_S)
+
+
+def _kcat(cluster, *arguments):
+    done = _run_kcat(cluster, *arguments)
     assert done.returncode == 0, f"kcat {' '.join(arguments)}: {done.stdout[-500:]}\n{done.stderr[-2000:]}"
     return done.stdout
 
@@ -77,8 +81,7 @@ def _read_back(cluster, expected, way):
     not heard of the topic fails. `way(n)`: what kcat is to do at the n-th try."""
     end, n = time.monotonic() + LIMIT_S, 0
     while True:
-        done = subprocess.run(["kcat", "-b", cluster.address, "-m", str(LIMIT_S), *way(n)], text=True,
-                              capture_output=True, timeout=2 * LIMIT_S)
+        done = _run_kcat(cluster, *way(n))
         if done.returncode == 0 and done.stdout == expected:
             return
         assert time.monotonic() < end, f"kcat {way(n)}: {_differences(done.stdout, expected)} {done.stderr[-2000:]}"

@@ -145,7 +145,8 @@ static struct deadline *find(const struct injection *it, unsigned i)
 	return proxy_deadlines_get(&it->proxy->deadlines, key, bytes);
 }
 
-/* The reply, without asking the server. The request is read from no more: its client may have sent the next one. */
+/* The reply, without asking the server. Nothing of the request may be read behind
+ * this, because its client may have sent the next one. */
 static void tell(const struct injection *it, const char *line)
 {
 	proxy_server_ask(
@@ -364,8 +365,7 @@ static void inject_due(const struct injection *it)
 
 static bool is(const struct injection *it, const char *word, unsigned count)
 {
-	return it->request.count >= count && it->request.args[0].bytes == strlen(word) &&
-	       memcmp(it->request.data + it->request.args[0].at, word, strlen(word)) == 0;
+	return it->request.count >= count && proxy_text_is_word(it->request.data, &it->request.args[0], word);
 }
 
 void proxy_memcached_inject(struct proxy *proxy, const struct entry_record *record, uint64_t time_ms, uint64_t unique,

@@ -43,8 +43,7 @@ static bool check_stats(const struct command_args *request, char words[COMMAND_W
 	bool known = request->count == 1;
 
 	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-		known |= request->count == 2 && request->args[1].bytes == strlen(taken[i]) &&
-			 begins(request->data + request->args[1].at, request->args[1].bytes, taken[i]);
+		known |= request->count == 2 && proxy_text_is_word(request->data, &request->args[1], taken[i]);
 	if (!known)
 		(void)snprintf(words, COMMAND_WORDS,
 			"CLIENT_ERROR of stats a replicating proxy takes only items slabs settings sizes conns");

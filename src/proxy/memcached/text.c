@@ -99,7 +99,7 @@ const struct command *proxy_text_find(const uint8_t *name, size_t bytes)
 	return NULL;
 }
 
-static bool is_word(const uint8_t *data, const struct resp_arg *arg, const char *word)
+bool proxy_text_is_word(const uint8_t *data, const struct resp_arg *arg, const char *word)
 {
 	return arg->bytes == strlen(word) && memcmp(data + arg->at, word, arg->bytes) == 0;
 }
@@ -132,7 +132,7 @@ bool proxy_text_wants_reply(const struct command *command, const struct command_
 {
 	unsigned at = noreply_at(command, request->count);
 
-	return at >= request->count || !is_word(request->data, &request->args[at], "noreply");
+	return at >= request->count || !proxy_text_is_word(request->data, &request->args[at], "noreply");
 }
 
 /* ---- requests ---- */
@@ -224,8 +224,8 @@ static enum resp_outcome read_delete(const struct line *line)
 
 	if (n < 2 || n > 4)
 		return wrong(line, "ERROR");
-	if ((n == 3 && !line->silent && !is_word(line->data, &request->args[2], "0")) ||
-		(n == 4 && (!line->silent || !is_word(line->data, &request->args[2], "0"))))
+	if ((n == 3 && !line->silent && !proxy_text_is_word(line->data, &request->args[2], "0")) ||
+		(n == 4 && (!line->silent || !proxy_text_is_word(line->data, &request->args[2], "0"))))
 		return wrong(line, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
 	return is_long(line, 1) ? wrong(line, bad_line) : RESP_WHOLE;
 }
@@ -348,7 +348,7 @@ enum resp_outcome proxy_text_read(
 	if (request->arg_count == 0 || request->args[0].bytes < 2)
 		return wrong(&line, "ERROR");
 	line.command = proxy_text_find(data + request->args[0].at, request->args[0].bytes);
-	line.silent = is_word(data, &request->args[request->arg_count - 1], "noreply");
+	line.silent = proxy_text_is_word(data, &request->args[request->arg_count - 1], "noreply");
 	if (line.command == NULL)
 		return RESP_WHOLE;
 	if (line.command->form == TEXT_STORE || line.command->form == TEXT_CAS)

@@ -55,6 +55,8 @@ void proxy_text_put_unique(struct resp_out *uniques, uint64_t unique, const uint
 bool proxy_text_put_gets(
 	struct resp_out *out, const uint8_t *reply, size_t bytes, const uint8_t *uniques, size_t unique_bytes);
 
+/* Whether an argument is this word; cases differ. */
+bool proxy_text_is_word(const uint8_t *data, const struct resp_arg *arg, const char *word);
 /* A number of 64 bits, as memcached takes it: blanks and signs before it. */
 bool proxy_text_unsigned(const uint8_t *text, size_t bytes, uint64_t *number_out);
 /* The same of 32 bits, with a sign. */

@@ -144,9 +144,8 @@ static bool refuse_form(const struct command *command, const uint8_t *data, cons
 			}
 	if (command->form == FORM_SORT && stores_ties(data, args, count)) {
 		(void)snprintf(words, COMMAND_WORDS,
-			"ERR SORT with BY, ALPHA and STORE is refused behind a replicating proxy: each server would "
-			"store "
-			"elements of equal weight in its own order");
+			"ERR SORT with BY, ALPHA and STORE is refused behind a replicating proxy: each server "
+			"would store elements of equal weight in its own order");
 		return true;
 	}
 	if (command->form == FORM_SUB && count > 1 && !in_words(command->why, data + args[1].at, args[1].bytes)) {

@@ -33,11 +33,17 @@ static uint8_t *read_slot(uint64_t index)
 	return read_slots + (index - ENTRY) * SLOT_BYTES;
 }
 
-/* It would outrank what a majority decides, or has decided, under a number between. */
-static void an_attempt_that_ends_accepts_nothing_under_its_number(void **state)
+static void assert_accepted(uint64_t index, uint64_t number)
 {
 	struct smr_slot slot;
 
+	assert_int_equal(smr_own_slot(&smr, index, &slot), SMR_SLOT_VALID);
+	assert_int_equal(smr_slot_number(&slot), number);
+}
+
+/* It would outrank what a majority decides, or has decided, under a number between. */
+static void an_attempt_that_ends_accepts_nothing_under_its_number(void **state)
+{
 	(void)state;
 	begin_recovery();
 	one_put_slot(read_slot(ENTRY), ENTRY, FORMER);
@@ -45,15 +51,12 @@ static void an_attempt_that_ends_accepts_nothing_under_its_number(void **state)
 	smr_recover_turn(&smr);
 	assert_non_null(smr.abort_why);
 	assert_int_equal(smr.phase, SMR_PHASE_RECOVER);
-	assert_int_equal(smr_own_slot(&smr, ENTRY, &slot), SMR_SLOT_VALID);
-	assert_int_equal(smr_slot_number(&slot), FORMER);
+	assert_accepted(ENTRY, FORMER);
 	one_end();
 }
 
 static void a_recovery_that_has_all_accepts_it_under_its_number(void **state)
 {
-	struct smr_slot slot;
-
 	(void)state;
 	begin_recovery();
 	one_put_slot(read_slot(ENTRY), ENTRY, FORMER);
@@ -63,10 +66,8 @@ static void a_recovery_that_has_all_accepts_it_under_its_number(void **state)
 	assert_null(smr.abort_why);
 	assert_int_equal(smr.phase, SMR_PHASE_NOOP);
 	assert_int_equal(smr.tail, ENTRY + 3);
-	for (uint64_t i = ENTRY; i < ENTRY + 3; i++) {
-		assert_int_equal(smr_own_slot(&smr, i, &slot), SMR_SLOT_VALID);
-		assert_int_equal(smr_slot_number(&slot), OURS);
-	}
+	for (uint64_t i = ENTRY; i < ENTRY + 3; i++)
+		assert_accepted(i, OURS);
 	one_end();
 }
 
@@ -94,8 +95,6 @@ static void a_gap_that_a_recovery_makes_is_no_loss_of_memory(void **state)
 /* It was promised late: a snapshot has what its ring lacks there. */
 static void who_was_told_of_more_does_not_count_below_it(void **state)
 {
-	struct smr_slot slot;
-
 	(void)state;
 	begin_recovery();
 	one_put_slot(smr_slot_at(&smr, ENTRY), ENTRY, FORMER); /* it lost to another value */
@@ -103,8 +102,7 @@ static void who_was_told_of_more_does_not_count_below_it(void **state)
 	smr_recover_turn(&smr);
 	assert_non_null(smr.abort_why);
 	assert_int_equal(smr.recover_at, ENTRY);
-	assert_int_equal(smr_own_slot(&smr, ENTRY, &slot), SMR_SLOT_VALID);
-	assert_int_equal(smr_slot_number(&slot), FORMER);
+	assert_accepted(ENTRY, FORMER);
 	one_end();
 }
 
