@@ -32,7 +32,7 @@
 
 /* The last report of a member. */
 struct council_report {
-	uint64_t heard_ns; /* by the loop's clock; 0: never */
+	uint64_t heard_ns; /* of its last message, by the loop's clock; of no meaning before `heard` */
 	uint64_t incarnation, epoch;
 	uint32_t note;
 	bool heard, returned; /* returned: it has sent an ASK since it is suspected */

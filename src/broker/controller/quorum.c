@@ -161,6 +161,11 @@ void quorum_propose(struct quorum *quorum, const struct kafka_controller_command
 {
 	struct quorum_entry *entry = make_entry(command);
 
+	if (quorum->smr == NULL) {
+		free(entry);
+		fail_proposal(proposal, "the controller's log has failed at this broker; it restarts");
+		return;
+	}
 	if (entry == NULL || entry->bytes > hf_smr_request_bytes_max(quorum->smr)) {
 		free(entry);
 		fail_proposal(proposal, "the command takes more room than the controller's log has for one");

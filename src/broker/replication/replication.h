@@ -139,7 +139,7 @@ void replication_close(struct replication *replication);
 /* After the controller's word on a partition that is here. */
 void replication_follow(struct replication *replication, struct partition *partition,
 	const struct controller_topic *topic, int32_t index);
-/* Whether the leader has reached every replica of its partitions that is alive; for tests and operators. */
+/* How many partitions this broker leads whose isr lacks a replica; for tests and operators. */
 unsigned replication_under_replicated(const struct replication *replication);
 
 /* ---- between its files ---- */

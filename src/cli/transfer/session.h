@@ -1,8 +1,7 @@
 /* session.h - a receiver's copy with one peer: state that receiver.c moves and intake.c works on.
  *
- *   NEW -> OPENING -> LIVE -> FINISHING -> CLOSING -> NEW
- *   WAITING (for the name, which the sender's predecessor holds) -> OPENING
- *   any -> DRAINING (for the helper threads) -> CLOSING -> gone, or NEW while the peer is there */
+ *   NEW -> WAITING (for the end of another session with the name) -> OPENING -> LIVE -> FINISHING -> CLOSING -> NEW
+ *   any but CLOSING -> DRAINING (for the helper threads) -> CLOSING; a NEW session whose peer is gone is freed */
 #ifndef HOLDFAST_CLI_TRANSFER_SESSION_H
 #define HOLDFAST_CLI_TRANSFER_SESSION_H
 
