@@ -159,13 +159,13 @@ static void fail_proposal(struct proposal *proposal, const char *why)
 
 void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal)
 {
-	struct quorum_entry *entry = make_entry(command);
+	struct quorum_entry *entry;
 
 	if (quorum->smr == NULL) {
-		free(entry);
 		fail_proposal(proposal, "the controller's log has failed at this broker; it restarts");
 		return;
 	}
+	entry = make_entry(command);
 	if (entry == NULL || entry->bytes > hf_smr_request_bytes_max(quorum->smr)) {
 		free(entry);
 		fail_proposal(proposal, "the command takes more room than the controller's log has for one");
