@@ -41,6 +41,27 @@ static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **s
 	one_end();
 }
 
+/* A member asks for the log of one that would elect itself: it is told to wait, and asks on (R-S16). */
+static void a_log_is_granted_only_to_the_member_that_its_owner_prefers(void **state)
+{
+	const uint64_t request = htole64(smr_slot_seal(7));
+	struct hf_vqp vqp = {.state = HF_VQP_UP};
+
+	(void)state;
+	one_begin();
+	smr.links[1].ends[SMR_IN].vqp = &vqp;
+	(void)memcpy(smr.back + SMR_MAILBOX(1), &request, sizeof(request));
+	(void)smr_grant_turn(&smr);
+	assert_int_equal(smr.holder, SMR_NOBODY);
+	assert_int_equal(smr.granted, 0);
+	smr.choice = 1;
+	(void)smr_grant_turn(&smr);
+	assert_int_equal(smr.holder, 1);
+	assert_int_equal(smr.links[1].granted, 7);
+	assert_int_equal(smr.granted, 1);
+	one_end();
+}
+
 static uint32_t apply_nothing(void *context, const struct hf_smr_applied *request, void *result)
 {
 	(void)context, (void)request, (void)result;
@@ -912,6 +933,7 @@ int main(void)
 		cmocka_unit_test(a_slot_that_is_written_meanwhile_is_applied_whole),
 		cmocka_unit_test(who_reads_its_removal_from_its_disk_stays),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
+		cmocka_unit_test(a_log_is_granted_only_to_the_member_that_its_owner_prefers),
 		cmocka_unit_test(slots_of_two_proposals_are_no_entry),
 		cmocka_unit_test(slots_of_one_proposal_are_an_entry_whatever_their_numbers),
 		cmocka_unit_test(a_slot_that_continues_nothing_is_skipped),

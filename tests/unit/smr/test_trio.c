@@ -11,7 +11,6 @@
 #include "trio.h"
 
 #define PROPOSALS 200u
-#define TRIES     5000u /* turns of the loop in which a member tries to lead */
 
 static void what_is_proposed_is_applied_by_all_in_order(void **state)
 {
@@ -446,38 +445,6 @@ static bool leader_misses_one(struct trio *trio)
 	return confirmed == TRIO_MEMBERS - 1;
 }
 
-static struct trio_member *deluded;
-static unsigned tries;
-
-/* All others seem dead to it, and it prefers itself. */
-static bool has_tried_or_leads(struct trio *trio)
-{
-	(void)trio;
-	smr_for_links (link, deluded->smr)
-		smr_elect_silent(&link->elect);
-	tries += deluded->smr->role == HF_SMR_ACQUIRING;
-	return tries == TRIES || deluded->events[HF_SMR_LEADING] > 0;
-}
-
-/* A member that takes all others for dead asks for their logs in vain (R-S16). */
-static void a_log_is_granted_only_to_the_member_that_its_owner_prefers(void **state)
-{
-	struct trio_member *leader;
-	static struct trio trio;
-
-	(void)state;
-	trio_open(&trio);
-	trio_start_all(&trio);
-	leader = trio_leader(&trio);
-	deluded = &trio.members[(leader->id + 1) % TRIO_MEMBERS];
-	tries = 0;
-	assert_true(trio_until(&trio, has_tried_or_leads));
-	assert_int_equal(deluded->events[HF_SMR_LEADING], 0);
-	assert_true(trio_until(&trio, trio_all_follow));
-	trio_propose_many(&trio, PROPOSALS, 1000);
-	trio_close(&trio);
-}
-
 /* Two would be left, one of them dead: nobody could decide anything, and nobody would lead. */
 static void a_removal_that_leaves_no_majority_is_refused(void **state)
 {
@@ -803,7 +770,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_leader_that_is_removed_answers_before_it_leaves),
 		cmocka_unit_test(a_leader_that_is_removed_and_stopped_answers_once),
 		cmocka_unit_test(a_member_that_missed_its_removal_is_told),
-		cmocka_unit_test(a_log_is_granted_only_to_the_member_that_its_owner_prefers),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),
 		cmocka_unit_test(who_has_lost_an_entry_counts_when_it_was_started_again),
