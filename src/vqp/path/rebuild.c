@@ -72,7 +72,11 @@ bool rebuild_despairs(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct rebuild *rebuild = &vqp->rebuild;
 
-	if (!message_waits(vqp) || rebuild->message != vqp->sends.next) {
+	if (!message_waits(vqp)) {
+		rebuild->message_ns = 0;
+		return false;
+	}
+	if (rebuild->message_ns == 0 || rebuild->message != vqp->sends.next) {
 		rebuild->message = vqp->sends.next;
 		rebuild->message_ns = now_ns;
 	}

@@ -31,8 +31,9 @@ struct rebuild {
 	unsigned rail;
 	uint64_t at_ns; /* waiting: not before; else: given up then */
 	uint64_t backoff_ns, failed_ns;
-	uint64_t message, message_ns; /* where in the log a message waits for a dedicated qp (R7), and since when */
-	bool answered, came_through;  /* the probe's completion is here; it is a success */
+	/* Where in the log a message waits for a dedicated qp (R7), and since when; 0: none does. */
+	uint64_t message, message_ns;
+	bool answered, came_through; /* the probe's completion is here; it is a success */
 };
 
 /* Of a node. */

@@ -122,7 +122,9 @@ static void a_message_for_which_no_qp_can_be_made_fails_after_the_budget(void **
 	(void)state;
 	fleet_open_on_standby(&pair);
 	send_a_letter(&pair);
-	ours[4]->messages = 1; /* one that has completed */
+	ours[3]->rebuild.message = ours[3]->sends.next;
+	ours[3]->rebuild.message_ns = 0; /* no tick has come since it was made */
+	ours[4]->messages = 1;           /* one that has completed */
 	now_ns = hf_loop_now_ns(pair.loop);
 	for (unsigned i = 3; i <= 4; i++) {
 		failover_tick(ours[i], now_ns);
