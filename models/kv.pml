@@ -6,16 +6,16 @@
  * with what its log has, acknowledges, asks a buddy, and is promoted. The deciding of members is one atomic step
  * each; every node installs it later. INV, ACK, VAL, the begin of the buddy's list, its answer and the answer's
  * application are steps of their own, in any order; messages that wait while their sender crashes are lost, but for
- * VALs, which may come at any time.
+ * VALs, which may come at any time. A member's ACK comes behind the INV that it has sent itself.
  *
  * Claims, asserted where a write is answered or a value is read:
  *   K1  nothing older is read, nor begins with a lower timestamp, than what was answered or read before; one timestamp
  *       names one value; between an RMW and its base no other write took effect
  *   K2  what was answered or read is durable at every member
  *
- * -DWITHOUT_RK2 (5, 11, 12, 13, 14, 18) leaves one rule out, and -DWITHOUT_MOVED the sending of a listed record that
+ * -DWITHOUT_RK2 (5, 11, 12, 13, 14, 18, 30) leaves one rule out, and -DWITHOUT_MOVED the sending of a listed record that
  * changes before its turn; spin then finds an execution that breaks a claim.
- * scripts/spin.py makes these searches: what holds with two writes and one crash, and with one write and two crashes. A
+ * scripts/spin.py makes these searches: what holds with three writes and one crash, and with one write and two crashes. A
  * violation may take two of each. R-K15 and R-K16 are not tried: with one record what is newer is all there is. */
 #ifndef WRITES
 #define WRITES 2
@@ -92,7 +92,7 @@ inline check_durable(w)
 #define BETWEEN(r, w) (rmw[r] && effective[r] && effective[w] && TS(w) > TS(base[r]) && TS(w) < TS(r))
 inline check_rmw(w)
 {
-	effective[w] = (RMWS > 0);
+	effective[w] = (RMWS > 0 && w != 0);
 #if WRITES > 1
 	assert(!BETWEEN(1, 2) && !BETWEEN(2, 1));
 #endif
@@ -113,10 +113,10 @@ inline look(n)
 		:: record[n] != latest ->
 			assert(TS(record[n]) > TS(latest)); /* K1 */
 			check_durable(record[n]);
-			check_rmw(record[n]);
 			latest = record[n]
 		:: else
 		fi;
+		check_rmw(record[n]);
 		marked[n] = marked[n] || MARKS(n)
 	:: else
 	fi
@@ -196,7 +196,13 @@ inline commit(n)
 	:: rmw[flight[n]] && !replays[n] && TS(record[n]) > TS(flight[n]) -> skip /* refused: who refused it is gone */
 	:: else ->
 		flush(n);
-		committed[flight[n]] = true;
+		if
+#ifdef WITHOUT_RK30
+		:: true -> committed[flight[n]] = true
+#endif
+		:: TS(record[n]) == TS(flight[n]) -> committed[flight[n]] = true
+		:: else
+		fi;
 		if
 		:: TS(record[n]) == TS(flight[n]) -> state[n] = VALID; note_valid(n)
 		:: else
@@ -204,7 +210,10 @@ inline commit(n)
 		if
 		:: !replays[n] ->
 			check_durable(flight[n]);
-			check_rmw(flight[n]);
+			if
+			:: rmw[flight[n]] -> check_rmw(flight[n])
+			:: else /* takes effect where it is read; below a newer record it may come before that one's base */
+			fi;
 			latest = (TS(flight[n]) > TS(latest) -> flight[n] : latest)
 		:: else
 		fi
@@ -217,6 +226,9 @@ inline commit(n)
 #define ALONE(n, m) (flight[m] == 0 || TS(flight[m]) != TS(record[n]))
 
 /* ---- the follower: f hears the INV of c ---- */
+
+/* A link keeps the order: an ACK of f comes behind the INV that f has sent. */
+#define IN_ORDER(f, c) (flight[f] == 0 || (got[f] & BIT(c)))
 
 #define HEARS(c, f) (up[c] && flight[c] != 0 && LIVE(f) && installed[c] == installed[f] && (live[c] & BIT(f)) && \
 	!(got[c] & BIT(f)))
@@ -250,13 +262,14 @@ inline hear_inv(c, f)
 	:: else -> got[c] = got[c] | BIT(f)
 	fi;
 	if
-	:: flight[c] != 0 && durable[f] == record[f] -> acked[c] = acked[c] | BIT(f) /* later is the same as a later commit */
+	:: flight[c] != 0 && durable[f] == record[f] && IN_ORDER(f, c) ->
+		acked[c] = acked[c] | BIT(f) /* later is the same as a later commit */
 	:: else
 	fi
 }
 
 #define ACKS(c, f) (up[c] && flight[c] != 0 && LIVE(f) && installed[c] == installed[f] && (got[c] & BIT(f)) && \
-	!(acked[c] & BIT(f)))
+	!(acked[c] & BIT(f)) && IN_ORDER(f, c))
 
 #define VALIDATED(n) (LIVE(n) && state[n] == INVALID && !doubt[n] && record[n] != 0 && \
 	(committed[1] && TS(1) == TS(record[n]) || WRITES > 1 && committed[WRITES - 1] && \

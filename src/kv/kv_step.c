@@ -91,10 +91,10 @@ static void commit(
 	}
 	if (record_compare(known->ts, write->ts) == 0) {
 		record_move(known, RECORD_VALID);
-		actions->readable = true;
+		actions->readable = actions->send_val = true; /* not of an obsolete write (R-K30) */
 	}
 	write_move(write, KV_WRITE_NONE);
-	actions->send_val = actions->committed = true;
+	actions->committed = true;
 }
 
 /* What a newer record does to this one. */

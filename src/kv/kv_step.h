@@ -85,7 +85,7 @@ struct kv_actions {
 	bool send_inv;   /* of the write, to all other live nodes */
 	bool ack;        /* to `from`, when the record is durable here, and all that was logged before it */
 	bool nack;       /* to `from`, with the record */
-	bool send_val;   /* of the write, to all other live nodes */
+	bool send_val;   /* of the write, to all other live nodes; it is the newest here */
 	bool committed;  /* the write has ended: it took effect */
 	bool refused;    /* the write has ended: it did not; begin again when the record is VALID */
 	bool overtaken;  /* a replay has ended, because another node completed that write or a newer one arrived */
