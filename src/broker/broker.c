@@ -235,7 +235,7 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	static const struct quorum_owner owner = {.applied = broker_applied,
 		.restored = broker_restored,
 		.fill = broker_registration,
-		.joined = broker_name_cluster};
+		.joined = broker_joined};
 	bool alone = broker->config.voters.count == 0;
 	int rc = lock_directory(broker, error);
 
@@ -248,6 +248,8 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	if (rc == 0)
 		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, broker->config.node_id,
 			&broker->controller, &broker->flusher, broker_now_ms(broker), error);
+	if (rc == 0 && alone)
+		topics_known(&broker->topics);
 	if (rc == 0)
 		rc = groups_open(&broker->groups, broker, error);
 	if (rc == 0 && broker->node != NULL)

@@ -71,6 +71,7 @@ void broker_propose(struct broker *broker, const struct kafka_controller_command
 /* After a command was applied, or the whole state was replaced: opens, closes, leads, follows. */
 void broker_applied(
 	struct broker *broker, const struct kafka_controller_command *command, const struct controller_result *result);
+void broker_joined(struct broker *broker);
 void broker_restored(struct broker *broker);
 /* After this broker began or ended to lead some partition. */
 void broker_roles_changed(struct broker *broker);

@@ -44,6 +44,13 @@ void broker_applied(
 	groups_follow(&broker->groups);
 }
 
+/* All commands before the own registration are applied. */
+void broker_joined(struct broker *broker)
+{
+	broker_name_cluster(broker);
+	topics_known(&broker->topics);
+}
+
 void broker_restored(struct broker *broker)
 {
 	topics_drop_unknown(&broker->topics, &broker->controller);

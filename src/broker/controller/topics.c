@@ -2,6 +2,7 @@
 #include "broker/controller/topics.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,32 +73,61 @@ static int64_t start_now(const struct partition *partition)
 	return partition == NULL ? 0 : partition->log->start_offset;
 }
 
+static unsigned write_open(const struct topics *topics, FILE *out)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < topics->count; i++)
+		for (int32_t k = 0; k < topics->at[i]->count; k++) {
+			int64_t start = start_now(topics->at[i]->partitions[k]);
+
+			if (start > 0)
+				fprintf(out, "%s %d %" PRId64 "\n", topics->at[i]->name, k, start);
+			count += start > 0;
+		}
+	return count;
+}
+
+/* Of logs that are not open, as they were read. */
+static unsigned write_others(const struct topics *topics, FILE *out)
+{
+	const char *line = topics->start_offsets;
+	char name[CONTROLLER_TOPIC_BYTES];
+	unsigned count = 0;
+	int64_t start;
+	int32_t index;
+
+	while (topics->opened != TOPICS_ALL && line != NULL && (line = strchr(line, '\n')) != NULL) {
+		if (sscanf(++line, "%249s %" SCNd32 " %" SCNd64, name, &index, &start) != 3 ||
+			topics_partition(topics, (struct codec_string){name, (int32_t)strlen(name)}, index) != NULL)
+			continue;
+		fprintf(out, "%s %d %" PRId64 "\n", name, index, start);
+		count++;
+	}
+	return count;
+}
+
 void topics_write_starts(struct topics *topics)
 {
-	char path[CHECKPOINT_PATH_BYTES], *text = NULL;
-	size_t bytes = 0;
-	unsigned count = 0;
+	char path[CHECKPOINT_PATH_BYTES], *lines = NULL, *text = NULL;
 	struct hf_error error = {.text = "no memory for log-start-offset-checkpoint"};
-	FILE *out = open_memstream(&text, &bytes);
+	size_t bytes = 0;
+	FILE *out = open_memstream(&lines, &bytes);
+	unsigned count;
 	int rc = -ENOMEM;
 
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
 	if (out != NULL) {
-		for (unsigned i = 0; i < topics->count; i++)
-			for (int32_t k = 0; k < topics->at[i]->count; k++)
-				count += start_now(topics->at[i]->partitions[k]) > 0;
-		fprintf(out, "0\n%u\n", count);
-		for (unsigned i = 0; i < topics->count; i++)
-			for (int32_t k = 0; k < topics->at[i]->count; k++)
-				if (start_now(topics->at[i]->partitions[k]) > 0)
-					fprintf(out, "%s %d %lld\n", topics->at[i]->name, k,
-						(long long)start_now(topics->at[i]->partitions[k]));
-		if (fclose(out) == 0)
-			rc = checkpoint_write(topics->env, path, text, bytes, &error);
+		count = write_open(topics, out);
+		count += write_others(topics, out);
+		if (fclose(out) == 0 && asprintf(&text, "0\n%u\n%s", count, lines) >= 0) {
+			rc = checkpoint_write(topics->env, path, text, strlen(text), &error);
+			free(text);
+		}
 	}
 	if (rc != 0)
 		log_warn("broker: %s; deleted records reappear after a restart", error.text);
-	free(text);
+	free(lines);
 }
 
 /* ---- opening ---- */
@@ -126,6 +156,29 @@ static bool is_of_topic(struct topics *topics, const struct topic *topic, const 
 	return same;
 }
 
+static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYTES])
+{
+	snprintf(path, CHECKPOINT_PATH_BYTES, "%s/.kafka_cleanshutdown", topics->directory);
+}
+
+/* Before a log changes. */
+static int unmark(struct topics *topics, struct hf_error *error)
+{
+	char path[CHECKPOINT_PATH_BYTES];
+	int rc;
+
+	if (!topics->marked)
+		return 0;
+	mark_path(topics, path);
+	rc = hf_file_remove(topics->env, path);
+	if (rc == 0)
+		rc = hf_dir_sync(topics->env, topics->directory);
+	if (rc != 0)
+		return hf_error_set(error, rc, "cannot remove %s: %s", path, strerror(-rc));
+	topics->marked = false;
+	return 0;
+}
+
 static int open_partition(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
 	bool starts, int64_t now_ms, struct hf_error *error)
 {
@@ -138,6 +191,9 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 		sizeof(directory))
 		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
 			topics->directory);
+	rc = unmark(topics, error);
+	if (rc != 0)
+		return rc;
 	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
 	old = is_of_topic(topics, topic, path, starts);
 	if (!old)
@@ -216,8 +272,10 @@ static int follow(
 
 		if (topic->partitions[i] == NULL && controller_set_has(&from->at[i].replicas, topics->self))
 			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, error);
-		if (rc != 0)
+		if (rc != 0) {
+			topics->opened = TOPICS_FAILED;
 			return rc;
+		}
 		if (topic->partitions[i] != NULL) {
 			topic->partitions[i]->log->config = from->config.log;
 			flusher_look(topic->partitions[i]->log);
@@ -243,11 +301,6 @@ void topics_drop_unknown(struct topics *topics, const struct controller *control
 	}
 }
 
-static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYTES])
-{
-	snprintf(path, CHECKPOINT_PATH_BYTES, "%s/.kafka_cleanshutdown", topics->directory);
-}
-
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
 	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error)
 {
@@ -257,25 +310,24 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 
 	*topics = (struct topics){.env = env, .directory = directory, .self = self, .flusher = flusher};
 	mark_path(topics, path);
-	topics->was_clean = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
-	if (topics->was_clean) {
+	topics->was_clean = topics->marked = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
+	if (topics->marked)
 		free(mark);
-		rc = hf_file_remove(env, path);
-		if (rc == 0)
-			rc = hf_dir_sync(env, directory);
-		if (rc != 0)
-			return hf_error_set(error, rc, "cannot remove %s: %s", path, strerror(-rc));
-	} else if (controller->topic_count > 0) {
+	else if (controller->topic_count > 0)
 		log_warn("broker: %s was not closed cleanly; every record batch is verified", directory);
-	}
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
 		rc = follow(topics, controller->topics[i], true, now_ms, error);
 		if (rc != 0)
 			return rc;
 	}
-	topics->clean = true;
 	return 0;
+}
+
+void topics_known(struct topics *topics)
+{
+	if (topics->opened == TOPICS_SOME)
+		topics->opened = TOPICS_ALL;
 }
 
 /* False: of a log it is not known what is on the disk. */
@@ -302,20 +354,26 @@ static bool topic_free(struct topic *topic, bool files)
 	return known;
 }
 
+/* Logs that were not opened are as they were. */
+static bool is_clean(const struct topics *topics)
+{
+	return topics->opened == TOPICS_ALL || (topics->opened == TOPICS_SOME && topics->was_clean);
+}
+
 void topics_close(struct topics *topics)
 {
 	char path[CHECKPOINT_PATH_BYTES];
 	struct hf_error error;
-	bool known = true;
+	bool known = is_clean(topics);
 
-	if (topics->clean)
+	if (!topics->marked)
 		topics_write_starts(topics);
 	for (unsigned i = 0; i < topics->count; i++)
 		known &= topic_free(topics->at[i], false);
 	known &= flusher_close(topics->flusher) == 0;
 	free(topics->at);
 	free(topics->start_offsets);
-	if (topics->clean && known) {
+	if (known && !topics->marked) {
 		mark_path(topics, path);
 		if (checkpoint_write(topics->env, path, "{\"version\":0}", 13, &error) != 0)
 			log_warn("broker: %s; the next start verifies every record batch", error.text);

@@ -1,9 +1,9 @@
 /* topics.h - the topics of the controller at this broker: open logs.
  *
  * LOG_DIRS/TOPIC-N for each partition of which this broker has a replica, with partition.metadata: Kafka's text with
- * the id of the topic; LOG_DIRS/.kafka_cleanshutdown exists while no broker has the directory open and the last one
- * closed it cleanly; LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count,
- * and "TOPIC N OFFSET" for each log whose beginning was deleted.
+ * the id of the topic; LOG_DIRS/.kafka_cleanshutdown exists while each log there was closed in order; it goes when the
+ * first one is opened. LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count, and "TOPIC N OFFSET"
+ * for each log whose beginning was deleted.
  *
  * Owned by the broker's loop; opening and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_TOPICS_H
@@ -19,6 +19,13 @@ struct topic {
 	int32_t count;
 };
 
+/* Which logs of the directory are open. */
+enum topics_opened {
+	TOPICS_SOME, /* of topics that the controller has named so far */
+	TOPICS_ALL,
+	TOPICS_FAILED, /* one could not be opened */
+};
+
 struct topics {
 	struct hf_env *env;
 	const char *directory;
@@ -27,13 +34,17 @@ struct topics {
 	char *start_offsets; /* the text of the checkpoint, as it was read */
 	int32_t self;        /* this broker */
 	struct flusher *flusher;
-	bool clean;     /* all that was found is open */
+	enum topics_opened opened;
 	bool was_clean; /* the directory was closed in order before */
+	bool marked;    /* and says so still */
 };
 
-/* Opens the logs of every topic that the controller has, of which broker `self` is a replica. */
+/* Opens the logs of every topic that the controller has, of which broker `self` is a replica; without a quorum it has
+ * all. */
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
 	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error);
+/* The controller has all topics of this broker: what is not opened next is nobody's. */
+void topics_known(struct topics *topics);
 /* Closes every log in order. */
 void topics_close(struct topics *topics);
 
