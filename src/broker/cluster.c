@@ -87,6 +87,8 @@ void broker_registration(const struct broker *broker, struct kafka_controller_co
 	command->endpoints.at = endpoints;
 	command->endpoints.count = (int32_t)broker->config.listeners.count;
 	command->cluster_id = request_text(broker->cluster_id);
+	command->unclean_election = broker->defaults.log.unclean_election;
+	command->flushes_each = broker->defaults.log.flush_messages == 1;
 	hf_env_entropy(broker->env, command->topic_id.byte, sizeof(command->topic_id.byte));
 }
 

@@ -65,7 +65,7 @@ static void elect(
 		for (unsigned i = 0; i < partition->isr.count; i++)
 			set_remove(&others, partition->isr.at[i]);
 	partition->leader = partition->emptied ? -1 : first_of(controller, partition, &partition->isr);
-	if (partition->leader < 0 && config->log.unclean_election) {
+	if (partition->leader < 0 && topic_config_unclean_election(config, controller->unclean_election)) {
 		partition->leader = first_of(controller, partition, &others);
 		if (partition->leader < 0)
 			partition->leader = first_of(controller, partition, &partition->replicas);
@@ -116,7 +116,7 @@ static void come_back(struct controller *controller, const struct topic_config *
 static void come_back_short(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
 {
-	if (config->log.flush_messages == 1)
+	if (topic_config_flushes_each(config, controller_broker(controller, broker)->flushes_each))
 		come_back(controller, config, partition, broker);
 	partition->doubtful |= partition->leader < 0 && controller_set_has(&partition->isr, broker);
 }
@@ -134,7 +134,7 @@ static void come_back_empty(struct controller *controller, const struct topic_co
 static void come_back_unclean(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
 {
-	if (partition->leader >= 0 || !config->log.unclean_election ||
+	if (partition->leader >= 0 || !topic_config_unclean_election(config, controller->unclean_election) ||
 		!controller_set_has(&partition->replicas, broker))
 		return;
 	elect(controller, config, partition);
@@ -209,7 +209,10 @@ static void register_broker(
 		broker->alive = false;
 		each_partition(controller, broker->id, leave);
 	}
-	*broker = (struct controller_broker){.id = command->broker, .incarnation = command->incarnation, .alive = true};
+	*broker = (struct controller_broker){.id = command->broker,
+		.incarnation = command->incarnation,
+		.alive = true,
+		.flushes_each = broker->flushes_each};
 	for (int32_t i = 0; i < command->endpoints.count && i < (int32_t)CONTROLLER_LISTENERS_MAX; i++) {
 		struct controller_endpoint *endpoint = &broker->endpoints[broker->endpoint_count++];
 
@@ -218,7 +221,10 @@ static void register_broker(
 		endpoint->port = command->endpoints.at[i].port;
 	}
 	each_partition(controller, broker->id, empty ? come_back_empty : command->whole ? come_back : come_back_short);
-	each_partition(controller, broker->id, come_back_unclean);
+	broker->flushes_each = command->flushes_each; /* what its log has was written under the value before */
+	controller->unclean_election = command->unclean_election;
+	for (unsigned i = 0; i < controller->topic_count; i++)
+		controller_allow_unclean(controller, controller->topics[i]);
 }
 
 static void end_session(

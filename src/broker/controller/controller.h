@@ -55,7 +55,7 @@ struct controller_endpoint {
 struct controller_broker {
 	int32_t id;
 	int64_t incarnation;
-	bool alive;
+	bool alive, flushes_each; /* flushes_each: each record of topics without flush.messages of their own */
 	struct controller_endpoint endpoints[CONTROLLER_LISTENERS_MAX];
 	unsigned endpoint_count;
 	/* The last command that it proposed, and what became of it. */
@@ -92,7 +92,8 @@ struct controller {
 	struct controller_topic **topics; /* by name */
 	unsigned topic_count, topic_capacity;
 	int64_t next_producer_id;
-	struct topic_config defaults; /* those of the broker's configuration */
+	bool unclean_election; /* of topics without one of their own: as the broker has it that registered last */
+	struct topic_config defaults; /* of this broker; no command's effect on brokers or partitions depends on them */
 };
 
 /* What a command did: an error, or which object it made or changed. */

@@ -22,7 +22,8 @@ static bool save_broker(
 		.alive = from->alive,
 		.sequence = from->sequence,
 		.error = (int16_t)from->error,
-		.first_producer_id = from->first_producer_id};
+		.first_producer_id = from->first_producer_id,
+		.flushes_each = from->flushes_each};
 	to->endpoints.at = codec_arena_take_array(arena, from->endpoint_count, sizeof(*to->endpoints.at));
 	if (to->endpoints.at == NULL)
 		return false;
@@ -73,8 +74,9 @@ static bool save_topic(
 
 size_t controller_save(const struct controller *controller, struct codec_arena *arena, uint8_t **data_out)
 {
-	struct kafka_controller_image image = {
-		.cluster_id = text_of(controller->cluster_id), .next_producer_id = controller->next_producer_id};
+	struct kafka_controller_image image = {.cluster_id = text_of(controller->cluster_id),
+		.next_producer_id = controller->next_producer_id,
+		.unclean_election = controller->unclean_election};
 
 	image.brokers.at = codec_arena_take_array(arena, controller->broker_count, sizeof(*image.brokers.at));
 	image.topics.at = codec_arena_take_array(arena, controller->topic_count, sizeof(*image.topics.at));
@@ -108,7 +110,8 @@ static bool load_broker(const struct kafka_controller_image_image_broker *from, 
 		.alive = from->alive,
 		.sequence = from->sequence,
 		.error = (enum kafka_error)from->error,
-		.first_producer_id = from->first_producer_id};
+		.first_producer_id = from->first_producer_id,
+		.flushes_each = from->flushes_each};
 	if (from->endpoints.count < 0 || from->endpoints.count > (int32_t)CONTROLLER_LISTENERS_MAX)
 		return false;
 	for (int32_t i = 0; i < from->endpoints.count; i++) {
@@ -165,6 +168,7 @@ static bool load_topic(struct controller *controller, const struct kafka_control
 static bool load(struct controller *controller, const struct kafka_controller_image *image)
 {
 	controller->next_producer_id = image->next_producer_id;
+	controller->unclean_election = image->unclean_election;
 	if (!load_text(controller->cluster_id, sizeof(controller->cluster_id), image->cluster_id) ||
 		image->brokers.count > (int32_t)CONTROLLER_BROKERS_MAX)
 		return false;

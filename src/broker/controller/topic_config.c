@@ -188,6 +188,21 @@ const char *topic_config_set(struct topic_config *config, const struct topic_con
 	return "this broker has no such topic configuration";
 }
 
+static bool is_set(const struct topic_config *config, enum key key)
+{
+	return (config->set & 1u << key) != 0;
+}
+
+bool topic_config_unclean_election(const struct topic_config *config, bool standard)
+{
+	return is_set(config, UNCLEAN_ELECTION) ? config->log.unclean_election : standard;
+}
+
+bool topic_config_flushes_each(const struct topic_config *config, bool standard)
+{
+	return is_set(config, FLUSH_MESSAGES) ? config->log.flush_messages == 1 : standard;
+}
+
 const char *topic_config_name(unsigned i)
 {
 	return keys[i].name;

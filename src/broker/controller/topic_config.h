@@ -19,6 +19,10 @@ void topic_config_default(struct topic_config *config);
 const char *topic_config_set(struct topic_config *config, const struct topic_config *defaults, struct codec_string key,
 	struct codec_string value);
 
+/* The topic's own, or else `standard`. */
+bool topic_config_unclean_election(const struct topic_config *config, bool standard);
+bool topic_config_flushes_each(const struct topic_config *config, bool standard);
+
 /* Key i of TOPIC_CONFIG_KEYS: its name; its value as text. */
 const char *topic_config_name(unsigned i);
 const char *topic_config_text(const struct topic_config *config, unsigned i, char text[TOPIC_CONFIG_TEXT_BYTES]);

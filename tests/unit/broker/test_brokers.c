@@ -12,6 +12,7 @@
 static struct topic_config defaults;
 static struct controller controller;
 static struct controller_result result;
+static bool unclean, flushes; /* what brokers register with */
 
 static struct codec_string text(const char *at)
 {
@@ -33,7 +34,9 @@ static enum kafka_error registers_with(int32_t broker, int64_t incarnation, bool
 		.sequence = 1,
 		.whole = whole,
 		.cluster_id = cluster_id,
-		.endpoints = {&endpoint, 1}};
+		.endpoints = {&endpoint, 1},
+		.unclean_election = unclean,
+		.flushes_each = flushes};
 
 	return apply(&command);
 }
@@ -69,6 +72,7 @@ static int set_up(void **state)
 	struct kafka_controller_command command = creation("t", 3, 3);
 
 	(void)state;
+	unclean = flushes = false;
 	topic_config_default(&defaults);
 	controller_init(&controller, &defaults);
 	for (int32_t i = 1; i <= 3; i++)
@@ -193,6 +197,52 @@ static void a_last_member_that_returns_with_nothing_is_the_last_choice(void **st
 	assert_int_equal(partition()->leader, 3);
 	assert_int_equal(partition()->isr.count, 1);
 	assert_int_equal(partition()->isr.at[0], 3);
+}
+
+/* Brokers with other defaults apply the same commands, and the same broker leads. */
+static void the_own_defaults_of_a_broker_elect_nobody(void **state)
+{
+	(void)state;
+	defaults.log.unclean_election = true;
+	defaults.log.flush_messages = 1;
+	load_image();
+	ends(2, 20);
+	ends(3, 30);
+	ends(1, 10);
+	assert_int_equal(registers(3, 31, true), KAFKA_NONE);
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	load_image();
+	unclean = true;
+	assert_int_equal(registers(2, 21, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1); /* the isr's, before the others */
+	load_image();
+	unclean = false;
+	ends(3, 31);
+	ends(2, 21);
+	ends(1, 11);
+	assert_int_equal(registers(3, 32, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+}
+
+/* What its log has was written under the value before (R-B22). */
+static void a_last_member_that_flushed_each_record_leads_again(void **state)
+{
+	(void)state;
+	ends(2, 20);
+	ends(3, 30);
+	flushes = true;
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(sets("unclean.leader.election.enable", "true"), KAFKA_NONE);
+	assert_int_equal(sets("unclean.leader.election.enable", "false"), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+	load_image();
+	flushes = false;
+	assert_int_equal(registers(1, 12, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(registers(1, 13, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
 }
 
 static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
@@ -333,6 +383,8 @@ static void an_image_is_the_same_state(void **state)
 	size_t bytes;
 
 	(void)state;
+	unclean = flushes = true;
+	registers(2, 21, true);
 	ends(3, 30);
 	codec_arena_init(&first, 1u << 20);
 	codec_arena_init(&second, 1u << 20);
@@ -359,6 +411,8 @@ int main(void)
 		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
 		BROKERS_TEST(a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it),
 		BROKERS_TEST(a_last_member_that_returns_with_nothing_is_the_last_choice),
+		BROKERS_TEST(the_own_defaults_of_a_broker_elect_nobody),
+		BROKERS_TEST(a_last_member_that_flushed_each_record_leads_again),
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),

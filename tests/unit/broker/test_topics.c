@@ -103,8 +103,7 @@ static void start(void)
 	struct hf_error error = {0};
 
 	flusher_open(&flusher, loop, 1000000000);
-	assert_int_equal(
-		topics_open(&topics, hf_env_host(), directory, SELF, &none, &flusher, T0, &error), 0);
+	assert_int_equal(topics_open(&topics, hf_env_host(), directory, SELF, &none, &flusher, T0, &error), 0);
 }
 
 static void follow(int expected)
