@@ -99,7 +99,8 @@ int hf_transfer_register(
 /* Begins to unregister a buffer. From now on no new request may name it, here or at peers; slices that peers have not
  * sent yet fail as an error of the program. The memory stays in use until `done` (may be NULL) is called in a later
  * turn: when the requests of this engine that name it have ended, and each peer has confirmed that none of its slices
- * to it is in flight, or has not replied for 1 s. hf_transfer_close unregisters the remaining buffers, without a call.
+ * to it is in flight, or has not replied for 1 s; later while a process of this host stands still within an operation on
+ * it (hf_vmr_dereg). hf_transfer_close unregisters the remaining buffers, without a call.
  * -ENOENT: no buffer begins there; -EALREADY. */
 int hf_transfer_unregister(struct hf_transfer *transfer, void *addr,
 	void (*done)(struct hf_transfer *transfer, void *addr, void *context), void *context);

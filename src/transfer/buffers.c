@@ -1,10 +1,12 @@
 #include "transfer/buffers.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/log.h"
 
 void buffers_init(struct buffers *buffers, struct hf_env *env, struct hf_vpd *pd)
 {
@@ -14,8 +16,14 @@ void buffers_init(struct buffers *buffers, struct hf_env *env, struct hf_vpd *pd
 
 void buffers_free(struct buffers *buffers)
 {
-	while (!list_empty(&buffers->list))
-		buffers_remove(buffers, container_of(buffers->list.next, struct buffer, link));
+	list_for_each_safe (at, &buffers->list) {
+		struct buffer *buffer = container_of(at, struct buffer, link);
+
+		if (buffers_remove(buffers, buffer) == -EBUSY)
+			log_error("transfer: a process of this host stands still within an operation on the %" PRIu64
+				  " bytes at %p; keep them until it has ended",
+				buffer->bytes, (void *)buffer->addr);
+	}
 }
 
 static bool overlaps(const struct buffer *buffer, const uint8_t *addr, uint64_t bytes)
@@ -86,13 +94,16 @@ void buffers_leave(struct buffers *buffers, struct buffer *buffer, uint64_t now_
 	buffer->left_ns = now_ns;
 }
 
-void buffers_remove(struct buffers *buffers, struct buffer *buffer)
+int buffers_remove(struct buffers *buffers, struct buffer *buffer)
 {
+	int rc = hf_vmr_dereg(buffer->mr);
+
+	if (rc != 0)
+		return rc;
 	list_remove(&buffer->link);
 	buffers->count--;
-	if (buffer->mr != NULL)
-		(void)hf_vmr_dereg(buffer->mr);
 	free(buffer);
+	return 0;
 }
 
 static bool holds(const struct buffer *buffer, uint64_t addr, uint64_t bytes)

@@ -22,7 +22,7 @@ struct buffer {
 	struct hf_vmr *mr;
 	bool leaving; /* being unregistered (release.h); peers do not see it from `left` on, a generation */
 	uint32_t left;
-	uint64_t left_ns;
+	uint64_t left_ns, retry_ns; /* retry_ns: when it is tried again */
 	void (*done)(struct hf_transfer *engine, void *addr, void *context);
 	void *context;
 };
@@ -42,7 +42,8 @@ void buffers_free(struct buffers *buffers);
 int buffers_add(struct buffers *buffers, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error);
 /* The buffer that begins there; NULL. */
 struct buffer *buffers_at(const struct buffers *buffers, const void *addr);
-void buffers_remove(struct buffers *buffers, struct buffer *buffer); /* nothing of it is under way */
+/* Nothing of it is under way here. -EBUSY, and it stays: an operation of a stopped process cannot be ended. */
+int buffers_remove(struct buffers *buffers, struct buffer *buffer);
 
 /* No new request may name it. */
 void buffers_leave(struct buffers *buffers, struct buffer *buffer, uint64_t now_ns);

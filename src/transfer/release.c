@@ -8,10 +8,11 @@
 #include "transfer/engine.h"
 
 #define RELEASE_NS 1000000000ull
+#define RETRY_NS   1000000000ull /* each try may block for long */
 
 static bool is_released(const struct hf_transfer *engine, const struct buffer *buffer, uint64_t now_ns)
 {
-	if (buffer->users > 0)
+	if (buffer->users > 0 || now_ns < buffer->retry_ns)
 		return false;
 	if (now_ns - buffer->left_ns >= RELEASE_NS)
 		return true;
@@ -24,14 +25,17 @@ static bool is_released(const struct hf_transfer *engine, const struct buffer *b
 	return true;
 }
 
-static void finish(struct hf_transfer *engine, struct buffer *buffer)
+static void finish(struct hf_transfer *engine, struct buffer *buffer, uint64_t now_ns)
 {
 	void (*done)(struct hf_transfer * engine, void *addr, void *context) = buffer->done;
 	void *addr = buffer->addr, *context = buffer->context;
 
 	if (engine->target != NULL)
 		tcp_target_release(engine->target, buffer->addr, buffer->bytes);
-	buffers_remove(&engine->buffers, buffer);
+	if (buffers_remove(&engine->buffers, buffer) != 0) {
+		buffer->retry_ns = now_ns + RETRY_NS;
+		return;
+	}
 	if (done != NULL)
 		done(engine, addr, context);
 }
@@ -43,7 +47,7 @@ bool release_turn(struct hf_transfer *engine, uint64_t now_ns)
 
 		if (!buffer->leaving || !is_released(engine, buffer, now_ns))
 			continue;
-		finish(engine, buffer); /* may change the list */
+		finish(engine, buffer, now_ns); /* may change the list */
 		return true;
 	}
 	return false;

@@ -30,6 +30,7 @@ struct target_stream {
 	uint64_t initiator;
 	uint32_t epoch;
 	uint64_t answered; /* id of the last that was placed or answered */
+	uint64_t refused;  /* id of the first with a NAK; 0: none */
 	uint64_t until_ns; /* nothing is placed from then on */
 	bool over;         /* for good: the lease was not extended in time */
 };
@@ -53,6 +54,8 @@ static void answer(struct target_stream *stream, const struct tcp_header *to, en
 
 	tcp_pipe_send(&stream->pipe, &header, payload);
 	stream->answered = to->id;
+	if (type == TCP_NAK && stream->refused == 0)
+		stream->refused = to->id;
 	if (!tcp_pipe_has_room(&stream->pipe))
 		tcp_pipe_pause(&stream->pipe, true);
 }
@@ -253,7 +256,7 @@ uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_
 
 		if (!stream->begun || stream->initiator != initiator || stream->epoch != epoch)
 			continue;
-		answered = stream->answered;
+		answered = stream->refused != 0 ? stream->refused - 1 : stream->answered;
 		stream_free(stream);
 	}
 	return answered;

@@ -37,7 +37,8 @@ void tcp_target_close(struct tcp_target *target);                /* NULL is lega
 struct hf_addr tcp_target_addr(const struct tcp_target *target); /* where it listens */
 
 /* After the return nothing of the initiator's stream is stored any more; `admits` refuses a stream without its HELLO
- * yet. Returns the last id of that stream that was stored or answered; 0: none was. */
+ * yet. Returns the last id of that stream that was stored or answered, with none refused up to it; 0: none was. What is
+ * behind a refused one is sent again. */
 uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_t epoch);
 /* Extends the leases of the streams, and ends streams with an expired lease. Due several times in a lease. */
 void tcp_target_turn(struct tcp_target *target, uint64_t now_ns);

@@ -252,6 +252,8 @@ static void a_refused_slice_is_named_and_the_next_one_goes_on(void **state)
 	assert_int_equal(f->reasons[2], TCP_NAK_NONE);
 	assert_int_equal(f->remote[0], 0);
 	assert_memory_equal(&f->local[2 * SLICE], &f->remote[2 * SLICE], SLICE);
+	/* Had the NAKs been lost, the fence would not say that these were placed. */
+	assert_int_equal(tcp_target_fence(f->target, INITIATOR, EPOCH), f->slices[0].id - 1);
 }
 
 /* R-T22: a restarted process at the same address has other data there. */
