@@ -270,6 +270,13 @@ static void retry(struct hf_timer *timer, uint64_t now_ns)
 	proxy_route_again(container_of(timer, struct proxy, retry));
 }
 
+static bool is_busy(void *context)
+{
+	const struct proxy *proxy = context;
+
+	return proxy_is_held(proxy) || proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST;
+}
+
 /* The server has said what it is: the replica and the listener begin. */
 static void learned(struct server_gather *gather)
 {
@@ -280,7 +287,8 @@ static void learned(struct server_gather *gather)
 		.restore_open = proxy_restore_open,
 		.restore_write = proxy_restore_write,
 		.restore_close = proxy_restore_close,
-		.event = on_event};
+		.event = on_event,
+		.busy = is_busy};
 	struct proxy *proxy = container_of(gather, struct proxy, learned);
 	struct hf_error error = {0};
 	bool known = !gather->out.failed && proxy->protocol->hear_hello(proxy, gather->out.data, gather->out.bytes);

@@ -258,6 +258,8 @@ bool smr_replay_turn(struct hf_smr *smr)
 		read_on(smr, open_wal);
 		return true;
 	}
+	if (smr->app.busy != NULL && smr->app.busy(smr->context))
+		return false;
 	rc = take_read(replay);
 	if (rc == NOTHING && !smr_store_near_batch(&replay->reader, &replay->batch))
 		read_on(smr, next_batch);

@@ -90,6 +90,37 @@ static void a_member_returns_with_its_files_or_without(void **state)
 	remove_directory(&trio);
 }
 
+static bool has_read(struct trio *trio)
+{
+	return trio->members[0].events[HF_SMR_RESTORED] > 0;
+}
+
+/* A server takes a long WAL more slowly than a disk gives it. */
+static void a_disk_is_read_no_faster_than_the_program_takes_it(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 0);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		trio_stop(&trio, m);
+	trio.busy = true;
+	trio_start(&trio, 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		(void)hf_loop_turn(trio.loop, 1000000);
+		assert_int_equal(trio.members[0].applied, 0);
+	}
+	trio.busy = false;
+	assert_true(trio_until(&trio, has_read));
+	assert_in_range(trio.members[0].applied, 1, PROPOSALS); /* the last ones wait for a majority */
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
 static struct trio_member *first;
 
 static bool has_handed_on(struct trio *trio)
@@ -183,6 +214,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_answered_is_there_after_all_have_ended),
+		cmocka_unit_test(a_disk_is_read_no_faster_than_the_program_takes_it),
 		cmocka_unit_test(who_pauses_for_a_snapshot_hands_leadership_on_before),
 		cmocka_unit_test(a_member_returns_with_its_files_or_without),
 		cmocka_unit_test(members_with_other_sessions_are_refused),

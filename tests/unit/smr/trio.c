@@ -64,6 +64,13 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	return 4;
 }
 
+static bool is_busy(void *context)
+{
+	const struct trio_member *member = context;
+
+	return member->trio->busy;
+}
+
 /* The state is the log; a snapshot is a copy of it. */
 static int snapshot_open(void *context, void **snapshot_out)
 {
@@ -140,7 +147,8 @@ static void start(struct trio *trio, struct trio_member *member, unsigned id, un
 		.restore_open = restore_open,
 		.restore_write = restore_write,
 		.restore_close = restore_close,
-		.event = on_event};
+		.event = on_event,
+		.busy = is_busy};
 	struct hf_smr_config config = trio->config;
 	char directory[80];
 	struct hf_error error = {0};

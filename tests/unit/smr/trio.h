@@ -25,6 +25,7 @@ struct trio {
 	struct hf_loop *loop;
 	struct hf_smr_config config;
 	unsigned unwell;    /* id of a member that is told not to lead */
+	bool busy;          /* its programs take nothing more that is read from disks */
 	uint64_t slow_ns;   /* a snapshot is ready so long after it was opened */
 	char directory[64]; /* each member has one below; empty: memory is the storage */
 	struct hf_smr_member who[TRIO_MEMBERS];
