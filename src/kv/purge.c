@@ -42,6 +42,12 @@ static bool is_logged(struct hf_kv *kv)
 	return durable_up_to(&kv->log, purge->logged_until);
 }
 
+static void begin(struct purge *purge, enum purge_walk walk)
+{
+	purge->walk = walk;
+	purge->cursor = 0;
+}
+
 static void begin_walk(struct hf_kv *kv)
 {
 	struct purge *purge = &kv->purge;
@@ -50,10 +56,9 @@ static void begin_walk(struct hf_kv *kv)
 		kv->view.floor = purge->least_highest;
 		kv_durable_floor(kv);
 	}
-	if (kv->store.tombstones == 0 || purge->walks)
+	if (kv->store.tombstones == 0 || purge->walk != PURGE_RESTS)
 		return;
-	purge->walks = true;
-	purge->cursor = 0;
+	begin(purge, PURGE_REMOVES);
 	purge->until = purge->horizon;
 }
 
@@ -96,12 +101,10 @@ static bool may_go(const struct hf_kv *kv, uint32_t entry, const struct record *
 	       kv_busy_find(kv, entry) == NULL;
 }
 
-static bool walk(struct hf_kv *kv)
+static void remove_some(struct hf_kv *kv)
 {
 	struct purge *purge = &kv->purge;
 
-	if (!purge->walks)
-		return false;
 	for (unsigned n = 0; n < TURN_ENTRIES && purge->cursor <= kv->store.mask; n++, purge->cursor++) {
 		const struct record *record = kv_store_look(&kv->store, purge->cursor);
 
@@ -110,7 +113,20 @@ static bool walk(struct hf_kv *kv)
 			kv->counters.purged++;
 		}
 	}
-	purge->walks = purge->cursor <= kv->store.mask;
+	if (purge->cursor > kv->store.mask)
+		begin(purge, PURGE_SWEEPS);
+}
+
+static bool walk(struct hf_kv *kv)
+{
+	struct purge *purge = &kv->purge;
+
+	if (purge->walk == PURGE_REMOVES)
+		remove_some(kv);
+	else if (purge->walk == PURGE_SWEEPS && kv_store_sweep(&kv->store, &purge->cursor, TURN_ENTRIES))
+		begin(purge, PURGE_RESTS);
+	else
+		return purge->walk != PURGE_RESTS;
 	return true;
 }
 
@@ -120,7 +136,7 @@ void kv_purge_installed(struct hf_kv *kv)
 {
 	kv->purge.round = kv->purge.since = 0;
 	kv->purge.serial = kv->serial;
-	kv->purge.walks = false;
+	kv->purge.walk = PURGE_RESTS;
 }
 
 void kv_purge_write(const struct hf_kv *kv, uint8_t at[PURGE_BYTES])

@@ -22,6 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Over the index. */
+enum purge_walk {
+	PURGE_RESTS,
+	PURGE_REMOVES, /* tombstones */
+	PURGE_SWEEPS,  /* graves that no look-up needs: they count as records for the room that there is */
+};
+
 struct purge {
 	uint64_t round;         /* that this member announces; 0: none in this epoch */
 	uint64_t serial;        /* writes up to this one had begun at its announcement */
@@ -31,7 +38,7 @@ struct purge {
 	uint64_t since;         /* the round in which these were found; 0: none: */
 	uint64_t horizon;       /* the position before which all records were VALID, */
 	uint64_t least_highest; /* and the least that a member announced */
-	bool walks;             /* over the index: */
+	enum purge_walk walk;
 	uint64_t cursor, until; /* the next entry; tombstones before that position go */
 };
 

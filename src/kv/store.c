@@ -527,6 +527,43 @@ void kv_store_remove(struct store *store, uint32_t entry)
 	}
 }
 
+/* The entries from `first`, behind a free one, up to the next free one, where it returns; both may be beyond the index,
+ * and wrap then. A grave goes if no record behind it is looked up across it. */
+static uint64_t sweep_cluster(struct store *store, uint64_t first)
+{
+	uint64_t end = first, least = UINT64_MAX; /* least: where the look-up of a record behind begins */
+	bool any = false;
+
+	for (; store->index[end & store->mask] != 0; end++)
+		any |= store->index[end & store->mask] == GRAVE;
+	for (uint64_t at = end; any && at-- > first;) {
+		uint32_t entry = (uint32_t)at & store->mask;
+		const struct record *record = kv_store_look(store, entry);
+
+		if (record != NULL) {
+			uint64_t home = at - ((entry - hash_of(record->key, record->key_bytes)) & store->mask);
+
+			least = home < least ? home : least;
+		} else if (at < least) {
+			store->index[entry] = 0;
+			store->graves--;
+		}
+	}
+	return end;
+}
+
+bool kv_store_sweep(struct store *store, uint64_t *at, uint64_t entries)
+{
+	uint64_t stop = *at + entries;
+
+	while (*at <= store->mask && *at < stop) {
+		bool begins = store->index[(*at - 1) & store->mask] == 0 && store->index[*at] != 0;
+
+		*at = begins ? sweep_cluster(store, *at) : *at + 1;
+	}
+	return *at > store->mask;
+}
+
 void kv_store_set_state(struct record *record, enum record_state state)
 {
 	record->word = (record->word & ~0xffull) | state;

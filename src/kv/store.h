@@ -6,7 +6,8 @@
  * left goes to the free list of its class, and a piece whose last record left is given out anew. A record has the class
  * of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries, and
  * none is moved: an entry's number names its key until its record is removed. A deleted record stays as a tombstone
- * until then (purge.h); a removed record leaves a grave, which lookups pass, and in which another key may be placed.
+ * until then (purge.h); a removed record leaves a grave, which lookups pass, and in which another key may be placed; a
+ * sweep frees those that no look-up needs.
  *
  * All but the ordered index is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
@@ -95,6 +96,8 @@ struct store_content {
  * Returns its entry, or STORE_NO_ENTRY: no memory, or the index is full; nothing has changed then. */
 uint32_t kv_store_put(struct store *store, const struct store_content *content, enum record_state state);
 void kv_store_remove(struct store *store, uint32_t entry);
+/* Frees graves that no look-up needs, of so many entries or some more from *at on, which moves. True: it is the end. */
+bool kv_store_sweep(struct store *store, uint64_t *at, uint64_t entries);
 void kv_store_set_state(struct record *record, enum record_state state);
 void kv_store_set_flags(struct record *record, uint8_t flags); /* and the CRC */
 

@@ -329,6 +329,52 @@ static void graves_go_when_nothing_lies_behind_them(void **state)
 	}
 }
 
+static uint32_t entry_of(struct store *store, unsigned number)
+{
+	char key[16];
+
+	snprintf(key, sizeof(key), "%u", number);
+	return kv_store_find(store, key, (uint32_t)strlen(key));
+}
+
+static void sweep(struct store *store)
+{
+	uint64_t at = 0;
+
+	while (!kv_store_sweep(store, &at, 1000))
+		;
+}
+
+/* Keys come and go while the index is less than half full: without a sweep graves take the rest for good. */
+static void graves_that_no_look_up_needs_are_swept(void **state)
+{
+	struct store *store = *state;
+	unsigned live = store->mask / 16 * 7, *keys = calloc(live, sizeof(*keys));
+	char key[16];
+
+	assert_non_null(keys);
+	srandom(1);
+	for (unsigned n = 0; n < 40 * live; n++) {
+		unsigned place = n < live ? n : (unsigned)random() % live;
+
+		if (!kv_store_has_room(store, 0))
+			fail_msg("no room at key %u: %u records, %u graves", n, store->records, store->graves);
+		if (n >= live)
+			kv_store_remove(store, entry_of(store, keys[place]));
+		snprintf(key, sizeof(key), "%u", keys[place] = n);
+		assert_int_not_equal(put(store, key, "", 0, 2), STORE_NO_ENTRY);
+		if (n % (live / 8) == 0)
+			sweep(store);
+	}
+	for (unsigned i = 0; i < live; i++)
+		assert_int_not_equal(entry_of(store, keys[i]), STORE_NO_ENTRY);
+	for (unsigned i = 0; i < live; i++)
+		kv_store_remove(store, entry_of(store, keys[i]));
+	sweep(store);
+	assert_int_equal(store->records + store->graves, 0);
+	free(keys);
+}
+
 static void highest_version_of_a_deleted_record_is_kept(void **state)
 {
 	struct store_content gone = {.key = "one", .key_bytes = 3, .ts = {.version = 9}, .flags = RECORD_TOMBSTONE};
@@ -481,6 +527,7 @@ int main(void)
 		cmocka_unit_test(a_store_fills_while_a_helper_makes_its_memory),
 		cmocka_unit_test(no_record_is_lost_when_memory_is_refused_for_a_while),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
+		cmocka_unit_test_setup_teardown(graves_that_no_look_up_needs_are_swept, open_small, close_it),
 		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
 		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
 		cmocka_unit_test_setup_teardown(digest_of_the_parts_is_that_of_all, open_small, close_it),
