@@ -263,11 +263,31 @@ static bool asked_for(const struct flow *flow, const struct effect *effect)
 	return false;
 }
 
+static struct op *newest_executed(struct flow *flow)
+{
+	for (uint32_t i = flow->count; i-- > 0;)
+		if (flow->ops[i].executed && has_effect(&flow->ops[i]))
+			return &flow->ops[i];
+	return NULL;
+}
+
+/* It changed nothing, its answer is lost, and so is the log entry of the wr before it: it did not execute (V2). */
+static void comes_again_in_vain(struct flow *flow, const struct effect *effect)
+{
+	struct op *op = newest_executed(flow);
+
+	if (op == NULL || !op->vain || op->completed || op->argument != effect->argument)
+		return;
+	op->executed = false;
+	flow->front = op->number;
+}
+
 static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
 {
 	uint64_t *shadow = (uint64_t *)(void *)(flow->words->shadow + (effect->host - flow->words->addr));
 	struct op *op;
 
+	comes_again_in_vain(flow, effect);
 	if (asked_for(flow, effect))
 		give_up_unseen(flow, effect);
 	op = front(flow);
@@ -405,6 +425,12 @@ static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64
 	struct execution *execution = ((struct watcher *)(void *)observer)->execution;
 
 	undo(execution, nic, host, bytes);
+	list_for_each (at, &execution->flows) {
+		struct op *op = newest_executed(container_of(at, struct flow, node));
+
+		if (op != NULL && op->kind == OP_CAS && op->nic == nic && op->original != op->compare)
+			op->vain = true;
+	}
 	list_for_each (at, &execution->areas) {
 		struct area *area = container_of(at, struct area, node);
 

@@ -44,6 +44,7 @@ struct op {
 	uint32_t done_bytes;
 	bool executed;
 	bool lost;     /* it had executed, and a NIC died with it */
+	bool vain;     /* a CAS that failed, and a NIC died with what it had posted before: to come again is no harm */
 	bool given_up; /* and nobody could know: what is behind it has taken effect */
 	bool repeated; /* it took effect before, at least in part, and its turn came again */
 	uint64_t original;
