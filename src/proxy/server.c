@@ -29,7 +29,7 @@ struct proxy_server {
 	struct hf_watch watch;
 	struct hf_poller poller;
 	struct hf_timer silence;
-	uint64_t silence_ns, heard_ns;
+	uint64_t silence_ns, heard_ns, look_ns; /* look_ns: when `silence` is due */
 	const struct server_protocol *protocol;
 	const struct server_events *events;
 	void *context;
@@ -172,9 +172,10 @@ static void read_replies(struct proxy_server *server)
 
 static void await_reply(struct proxy_server *server)
 {
-	uint64_t ns = server->unwell ? server->silence_ns : server->silence_ns / UNWELL_PART;
+	uint64_t since_ns = server->unwell ? hf_loop_now_ns(server->loop) : server->heard_ns;
 
-	hf_loop_set_timer(server->loop, &server->silence, server->heard_ns + ns);
+	server->look_ns = since_ns + server->silence_ns / UNWELL_PART;
+	hf_loop_set_timer(server->loop, &server->silence, server->look_ns);
 }
 
 static void set_unwell(struct proxy_server *server, bool unwell)
@@ -220,8 +221,9 @@ static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
 	uint64_t ns;
 
+	server->heard_ns += now_ns - server->look_ns; /* this process stood still, and perhaps its server too */
 	if (server->count > 0)
-		server_read(server); /* timers come before sockets, and it may be this process that stood still */
+		server_read(server); /* timers come before sockets */
 	if (server->broken || server->count == 0)
 		return;
 	ns = now_ns - server->heard_ns;
