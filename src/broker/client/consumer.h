@@ -82,6 +82,7 @@ struct consumer_session {
 	uint16_t requests;
 	bool lost, looking; /* looking: the READ of the slots is under way */
 	bool progress;      /* something came but a look that found nothing new */
+	bool full; /* the broker has no slot left for it: other partitions are read over TCP until one is released */
 };
 
 struct hf_consumer {

@@ -49,6 +49,7 @@ static void release(struct consumer_session *session, uint16_t slot, uint16_t ge
 
 	put_le16(message + 2, slot);
 	put_le16(message + 4, generation);
+	session->full = false;
 	session->lost |= !consumer_session_say(session, message, sizeof(message));
 }
 
@@ -73,6 +74,8 @@ bool consumer_direct_begin(struct consumer_partition *partition, uint64_t now_ns
 		return false;
 	if (session->state == SESSION_DOWN && now_ns >= session->again_ns && !session->call.waiting)
 		consumer_session_ask(session);
+	if (session->state == SESSION_UP && session->full)
+		return false;
 	if (session->state != SESSION_UP) /* is it worth waiting for? */
 		return session->state != SESSION_DOWN && partition->way == CONSUMER_NEW;
 	if (partition->way == CONSUMER_TCP)
@@ -99,6 +102,11 @@ static void attached(struct consumer_session *session, const uint8_t *at, uint32
 	}
 	if (get_le16(at + 4) == KAFKA_OFFSET_OUT_OF_RANGE) {
 		consumer_reset(partition);
+		return;
+	}
+	if (get_le16(at + 4) == KAFKA_INVALID_REQUEST) {
+		session->full = true;
+		consumer_begin_anew(partition, true);
 		return;
 	}
 	if (get_le16(at + 4) != KAFKA_NONE || get_le16(at + 6) >= RDMA_SLOTS) {

@@ -137,6 +137,7 @@ void consumer_session_connecting(struct consumer_session *session, uint64_t now_
 	session->slots_key = get_le32(at + 4);
 	session->slots_address = get_le64(at + 8);
 	move(session, SESSION_UP);
+	session->full = false;
 }
 
 struct consumer_session *consumer_session_of(struct hf_consumer *consumer, struct leaders_broker *broker)

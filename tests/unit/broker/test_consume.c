@@ -139,6 +139,41 @@ static void two_partitions_have_slots_of_their_own(void **state)
 	stand_close();
 }
 
+/* More partitions of one broker than slots: the rest is fetched, until a slot is released. */
+static void a_partition_without_a_slot_is_fetched(void **state)
+{
+	static struct segment taken;
+	struct reader *reader;
+	uint64_t before;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){0});
+	stand_send_all(0, 0, 100, 200);
+	stand_send_all(1, 0, 100, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 100, 0);
+	reader = broker_reader();
+	for (unsigned i = 0; i < RDMA_SLOTS; i++)
+		if (reader->slots[i].segment == NULL)
+			reader->slots[i].segment = &taken;
+	before = stats().rdma_records;
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 1, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 100, 0);
+	assert_int_equal(stats().rdma_records, before);
+	for (unsigned i = 0; i < RDMA_SLOTS; i++)
+		if (reader->slots[i].segment == &taken)
+			reader->slots[i].segment = NULL;
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_END), 0); /* releases its slot */
+	stand_send_all(1, 100, 100, 200);
+	stand_receive(100, 100, 0);
+	for (unsigned i = 2; stats().rdma_records == before; i++) {
+		stand_send_all(1, 100 * i, 100, 200);
+		stand_receive(100 * i, 100, 0);
+		assert_true(i < 100);
+	}
+	stand_close();
+}
+
 /* Retention takes a segment from under a reader: its slot is withdrawn; it goes on at the beginning that is left. */
 static void what_is_deleted_is_withdrawn(void **state)
 {
@@ -608,6 +643,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_slot_ends_where_pages_do),
 		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
 		cmocka_unit_test(two_partitions_have_slots_of_their_own),
+		cmocka_unit_test(a_partition_without_a_slot_is_fetched),
 		cmocka_unit_test(what_is_deleted_is_withdrawn),
 		cmocka_unit_test(a_slot_returns_under_another_generation),
 		cmocka_unit_test(slots_are_withdrawn_when_the_partition_ends),

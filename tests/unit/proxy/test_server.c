@@ -61,8 +61,8 @@ static void time_in_which_the_process_stood_still_does_not_count(void **state)
 	assert_int_equal(bind(listener, (struct sockaddr *)&path, sizeof(path)), 0);
 	assert_int_equal(listen(listener, 1), 0);
 	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
-	assert_int_equal(proxy_server_open(loop, path.sun_path, SILENCE_NS, &proxy_redis.replies, &events, NULL,
-				 &server, &error),
+	assert_int_equal(proxy_server_open(
+				 loop, path.sun_path, SILENCE_NS, &proxy_redis.replies, &events, NULL, &server, &error),
 		0);
 	proxy_server_ask(server, "*1\r\n$4\r\nPING\r\n", 14, ENTRY_DROP, 0, NULL);
 	for (unsigned i = 0; i < 3; i++) {
