@@ -71,16 +71,16 @@ static bool message_waits(const struct hf_vqp *vqp)
 bool rebuild_despairs(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct rebuild *rebuild = &vqp->rebuild;
+	bool waits = message_waits(vqp);
 
-	if (!message_waits(vqp)) {
+	/* It waits on during failovers from one standby qp to another. */
+	if (rebuild->message != vqp->sends.next || (!waits && vqp->state == HF_VQP_UP))
 		rebuild->message_ns = 0;
-		return false;
-	}
-	if (rebuild->message_ns == 0 || rebuild->message != vqp->sends.next) {
+	if (waits && rebuild->message_ns == 0) {
 		rebuild->message = vqp->sends.next;
 		rebuild->message_ns = now_ns;
 	}
-	return now_ns - rebuild->message_ns >= vqp->node->config.budget_ns;
+	return waits && now_ns - rebuild->message_ns >= vqp->node->config.budget_ns;
 }
 
 /* It is of no use to start over at once. */

@@ -128,6 +128,9 @@ static void a_message_for_which_no_qp_can_be_made_fails_after_the_budget(void **
 	now_ns = hf_loop_now_ns(pair.loop);
 	for (unsigned i = 3; i <= 4; i++) {
 		failover_tick(ours[i], now_ns);
+		ours[i]->state = HF_VQP_RECOVERING; /* its standby qp was lost, and it goes to another one */
+		assert_false(rebuild_despairs(ours[i], now_ns + pair.a.node->config.budget_ns));
+		ours[i]->state = HF_VQP_UP;
 		failover_tick(ours[i], now_ns + pair.a.node->config.budget_ns - 1);
 		assert_int_equal(hf_vqp_state(ours[i]), HF_VQP_UP);
 	}
