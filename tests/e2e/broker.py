@@ -99,6 +99,8 @@ def lines_are_produced_and_consumed_over_rails_and_without(directory):
             assert program.run(directory, "consume", *to, "--exit", check=0).stdout == NUMBERS
             assert program.run(directory, "consume", *to, "--exit", "--from", "998", check=0).stdout == "998\n999\n"
             assert _read(broker, topic) == NUMBERS
+        wrong = program.run(directory, "consume", *to, "--partition", "7", check=2)
+        assert "the topic tcp has 1 partitions, numbered from 0" in wrong.stderr, wrong.stderr
 
 
 def every_codec_and_an_idempotent_producer_work(directory):

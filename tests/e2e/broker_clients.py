@@ -1,6 +1,7 @@
 """`holdfast produce` and `holdfast consume` with kcat, a stock client, at the other end: broker_clients.py HOLDFAST."""
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,6 +106,22 @@ def members_come_and_go_and_nothing_is_missed(directory):
             for member in members:
                 member.kill()
                 member.wait()
+
+
+def commands_say_that_no_broker_answers(directory):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        for command in ("produce", "consume"):
+            waiting = subprocess.Popen([program.HOLDFAST, command, "-b", address, "-t", "a"], cwd=directory, text=True,
+                                       stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            try:
+                waiting.stdin.write("a line\n")
+                waiting.stdin.close()
+                line = waiting.stderr.readline()
+                assert f"no broker of {address} answers for the topic a yet" in line, line
+            finally:
+                waiting.kill()
+                waiting.wait()
 
 
 def options_that_make_no_sense_are_refused(directory):

@@ -16,17 +16,23 @@ struct consuming {
 	struct hf_consumer *consumer;
 	int32_t partitions; /* that are read; 0: not known yet */
 	uint64_t count;
+	struct hf_error error; /* why it cannot go on; empty: its number says it */
 };
 
 /* The partitions, once it is known how many there are. */
 static int begin(struct consuming *consuming)
 {
 	const struct records_options *options = consuming->options;
-	int32_t first = options->partition < 0 ? 0 : options->partition, end = first + 1;
+	int32_t known = hf_consumer_partitions(consuming->consumer, options->topics[0]);
+	int32_t first = options->partition < 0 ? 0 : options->partition,
+		end = options->partition < 0 ? known : first + 1;
 	int rc = 0;
 
-	if (options->partition < 0)
-		end = hf_consumer_partitions(consuming->consumer, options->topics[0]);
+	if (known == 0)
+		return 0;
+	if (first >= known)
+		return hf_error_set(&consuming->error, -EINVAL, "the topic %s has %d partitions, numbered from 0",
+			options->topics[0], known);
 	for (int32_t i = first; rc == 0 && i < end; i++)
 		rc = hf_consumer_seek(consuming->consumer, options->topics[0], i, options->from);
 	consuming->partitions = end;
@@ -84,7 +90,8 @@ static int read_on(struct consuming *consuming)
 			continue;
 		if (options->exits && at_end(consuming))
 			return 0;
-		(void)hf_loop_turn(consuming->client->loop, RECORDS_TURN_NS);
+		records_wait(consuming->client, options,
+			hf_consumer_partitions(consuming->consumer, options->topics[0]) > 0);
 	}
 	return 0;
 }
@@ -128,7 +135,8 @@ static int consume(struct records_client *client, const struct records_options *
 	if (ferror(stdout))
 		return cli_fail("consume", "standard output cannot be written: %s", strerror(-rc));
 	if (rc != 0)
-		return cli_refuse("consume", "cannot read on: %s", strerror(-rc));
+		return cli_refuse("consume", "cannot read on: %s",
+			consuming.error.text[0] != '\0' ? consuming.error.text : strerror(-rc));
 	return cli_flush("consume");
 }
 

@@ -15,6 +15,7 @@ static void delivered(void *context, const struct hf_delivery *delivery)
 {
 	struct records_client *client = context;
 
+	client->told++;
 	client->failed += delivery->error != 0;
 }
 
@@ -45,7 +46,7 @@ static int send_line(struct records_client *client, struct hf_producer *producer
 	int rc;
 
 	while ((rc = hf_producer_send(producer, &record, delivered, client)) == -EAGAIN && !process_interrupted())
-		(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
+		records_wait(client, options, client->told > 0);
 	return rc;
 }
 
@@ -66,7 +67,7 @@ static int send_lines(struct records_client *client, struct hf_producer *produce
 	}
 	hf_producer_flush(producer);
 	while (hf_producer_pending(producer) > 0 && !process_interrupted())
-		(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
+		records_wait(client, options, client->told > 0);
 	if (rc >= 0 || rc == -ENODATA)
 		rc = hf_producer_pending(producer) > 0 ? -EINTR : 0;
 	return rc;

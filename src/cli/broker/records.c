@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "cli/process.h"
 
+#define SILENT_NS 3000000000ull
+
 static bool parse_number(const char *text, int64_t most, int64_t *out)
 {
 	char *end;
@@ -168,6 +170,21 @@ static int parse(int argc, char **argv, struct records_options *options)
 	return EXIT_DONE;
 }
 
+void records_wait(struct records_client *client, const struct records_options *options, bool answered)
+{
+	if (answered) {
+		client->since_ns = 0;
+	} else if (client->since_ns != 0 && hf_loop_now_ns(client->loop) >= client->since_ns + SILENT_NS) {
+		client->since_ns = 0;
+		(void)cli_refuse(options->command,
+			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with `holdfast "
+			"topics "
+			"--broker %s`",
+			options->broker, options->topics[0], options->broker);
+	}
+	(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
+}
+
 int records_run(int argc, char **argv, const char *command,
 	int (*work)(struct records_client *client, const struct records_options *options))
 {
@@ -186,6 +203,7 @@ int records_run(int argc, char **argv, const char *command,
 	process_catch_signals();
 	if (hf_loop_create(hf_env_host(), &client.loop) != 0)
 		return cli_refuse(command, "no memory for a loop");
+	client.since_ns = hf_loop_now_ns(client.loop);
 	if (options.config != NULL && hf_node_open(client.loop, &node, NULL, NULL, &client.node, &error) != 0)
 		status = cli_refuse(command, "%s", error.text);
 	else

@@ -24,11 +24,15 @@ struct records_options {
 struct records_client {
 	struct hf_loop *loop;
 	struct hf_node *node;
-	uint64_t failed;
+	uint64_t told, failed; /* produce: records whose outcome is known; of these, refused */
+	uint64_t since_ns;     /* nothing has answered; 0: it has, or that was said */
 };
 
 /* Its options, a loop, and a node where there is a configuration; then `work`. The status of the program. */
 int records_run(int argc, char **argv, const char *command,
 	int (*work)(struct records_client *client, const struct records_options *options));
+
+/* A turn of the loop without work. Until something has answered, it says after a while, once, what is waited for. */
+void records_wait(struct records_client *client, const struct records_options *options, bool answered);
 
 #endif
