@@ -86,7 +86,7 @@ void broker_name_cluster(struct broker *broker);
 void broker_create_topic(
 	struct broker *broker, struct codec_string name, int32_t partitions, struct proposal *proposal);
 /* The topic of committed offsets, likewise. */
-void broker_create_offsets(struct broker *broker);
+void broker_create_offsets(struct broker *broker, struct proposal *proposal);
 
 /* The partition, if this broker leads it; NULL, with the error for the client. */
 struct partition *broker_find_led(

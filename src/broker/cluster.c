@@ -164,7 +164,7 @@ void broker_create_topic(struct broker *broker, struct codec_string name, int32_
 	create(broker, &command, proposal);
 }
 
-void broker_create_offsets(struct broker *broker)
+void broker_create_offsets(struct broker *broker, struct proposal *proposal)
 {
 	/* What is not needed any more is given up by snapshots, not by time. */
 	static struct kafka_controller_command_command_config configs[] = {
@@ -187,5 +187,5 @@ void broker_create_offsets(struct broker *broker)
 	command.configs.at = configs;
 	command.configs.count = sizeof(configs) / sizeof(*configs);
 	hf_env_entropy(broker->env, command.topic_id.byte, sizeof(command.topic_id.byte));
-	create(broker, &command, NULL);
+	create(broker, &command, proposal);
 }

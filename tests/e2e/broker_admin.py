@@ -153,6 +153,7 @@ def what_the_broker_refuses_is_told_with_a_remedy(directory):
         topics(["'missing'", "no topic of this name"], "delete", "missing")
         assert _json(directory, "topics", of.address)["topics"][0]["topic"] == "there"  # the question has made none
         topics(["'a/b'", "a-z A-Z 0-9"], "create", "a/b")
+        topics(["'__consumer_offsets'", "brokers make this topic"], "create", "__consumer_offsets")
         topics(["not enough brokers", "--replicas"], "create", "wide", "--replicas", "3")
         topics(["--config is wrong", "message of the broker"], "create", "odd", "--config", "no.such.key=1")
         topics(["--config is wrong"], "create", "odd", "--config", "retention.ms=soon")

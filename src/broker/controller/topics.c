@@ -141,19 +141,24 @@ static void format_metadata(const struct topic *topic, char text[METADATA_BYTES]
 }
 
 /* A directory without that file, or with one that a loss of power has torn, is the topic's if `without`. */
-static bool is_of_topic(struct topics *topics, const struct topic *topic, const char *path, bool without)
+static int is_of_topic(struct topics *topics, const struct topic *topic, const char *path, bool without, bool *same_out,
+	struct hf_error *error)
 {
 	char expected[METADATA_BYTES], *text;
 	bool same = without;
 	size_t bytes;
+	int rc;
 
 	format_metadata(topic, expected);
-	if (checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, NULL) != 0)
-		return without;
+	rc = checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, error);
+	*same_out = without;
+	if (rc != 0)
+		return rc == -ENOENT ? 0 : rc;
 	if (bytes == strlen(expected) && memchr(text, 0, bytes) == NULL && text[bytes - 1] == '\n')
 		same = strcmp(text, expected) == 0;
 	free(text);
-	return same;
+	*same_out = same;
+	return 0;
 }
 
 static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYTES])
@@ -184,7 +189,7 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 {
 	char directory[CHECKPOINT_PATH_BYTES - 32], path[CHECKPOINT_PATH_BYTES], text[METADATA_BYTES];
 	struct partition_log *log;
-	bool old;
+	bool old, named;
 	int rc;
 
 	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
@@ -195,7 +200,9 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 	if (rc != 0)
 		return rc;
 	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
-	old = is_of_topic(topics, topic, path, starts);
+	rc = is_of_topic(topics, topic, path, starts, &old, error);
+	if (rc != 0)
+		return rc; /* whose log it is is not known: it stays as it is */
 	if (!old)
 		partition_log_clear(topics->env, directory);
 	rc = partition_log_open(topics->env, directory, &config->log, !old || topics->was_clean,
@@ -204,7 +211,8 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 		return rc;
 	format_metadata(topic, text);
 	/* Durable: without it the log is taken for that of another topic. */
-	if (!is_of_topic(topics, topic, path, false))
+	rc = is_of_topic(topics, topic, path, false, &named, error);
+	if (rc == 0 && !named)
 		rc = checkpoint_write(topics->env, path, text, strlen(text), error);
 	if (rc == 0)
 		rc = flusher_add(topics->flusher, log, error);

@@ -130,7 +130,7 @@ static void flush(struct writing *writing)
 static void begin(struct writing *writing, struct groups *groups)
 {
 	if (groups_log_partition(groups) == NULL)
-		broker_create_offsets(groups->broker);
+		broker_create_offsets(groups->broker, NULL);
 	*writing = (struct writing){.groups = groups,
 		.partition = groups_log_partition(groups),
 		.batch = malloc(BATCH_BYTES),

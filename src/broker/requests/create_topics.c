@@ -58,6 +58,10 @@ static bool make_command(struct request *request, const wanted_topic *from, stru
 /* What the controller is not asked for. */
 static const char *find_fault(const wanted_topic *from, enum kafka_error *error_out)
 {
+	if (from->name.bytes >= 0 && codec_compare(GROUPS_TOPIC, from->name) == 0) {
+		*error_out = KAFKA_INVALID_TOPIC;
+		return "brokers make this topic themselves, with the first group";
+	}
 	if (from->assignments.count <= 0 && from->replication_factor != -1 && from->replication_factor < 1) {
 		*error_out = KAFKA_INVALID_REPLICATION_FACTOR;
 		return "the replication factor is at least 1";

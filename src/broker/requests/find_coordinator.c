@@ -32,7 +32,7 @@ static void find_leader(struct request *request, struct coordinator *found)
 	const struct controller_topic *topic;
 
 	if (controller_find(&broker->controller, request_text(GROUPS_TOPIC)) == NULL)
-		broker_create_offsets(broker);
+		broker_create_offsets(broker, NULL);
 	topic = controller_find(&broker->controller, request_text(GROUPS_TOPIC));
 	if (topic != NULL)
 		found->endpoint = broker_endpoint_of(broker, topic->at[0].leader, request->connection->listener);

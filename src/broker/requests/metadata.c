@@ -160,10 +160,16 @@ void metadata_handle(struct request *request)
 
 	if (decisions == NULL)
 		return;
-	for (int32_t i = 0; i < count; i++)
-		if (controller_find(&broker->controller, body->topics.at[i].name) == NULL &&
-			controller_topic_name_is_legal(body->topics.at[i].name))
-			broker_create_topic(broker, body->topics.at[i].name, broker->config.num_partitions,
-				decisions_expect(decisions, i));
+	for (int32_t i = 0; i < count; i++) {
+		struct codec_string name = body->topics.at[i].name;
+
+		if (controller_find(&broker->controller, name) != NULL || !controller_topic_name_is_legal(name))
+			continue;
+		if (codec_compare(GROUPS_TOPIC, name) == 0)
+			broker_create_offsets(broker, decisions_expect(decisions, i));
+		else
+			broker_create_topic(
+				broker, name, broker->config.num_partitions, decisions_expect(decisions, i));
+	}
 	decisions_end(decisions, CREATE_NS);
 }

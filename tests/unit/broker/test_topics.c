@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "broker/controller/topics.h"
@@ -177,12 +178,26 @@ static void log_that_cannot_be_opened_leaves_no_mark(void **state)
 	assert_starts("0\n2\nother 3 17\nt 0 5\n");
 }
 
+static void log_whose_topic_cannot_be_read_stays(void **state)
+{
+	(void)state;
+	leave_a_log(true);
+	assert_int_equal(access(path("t-0/00000000000000000000.log"), F_OK), 0);
+	assert_int_equal(unlink(path("t-0/partition.metadata")), 0);
+	assert_int_equal(mkdir(path("t-0/partition.metadata"), 0700), 0);
+	start();
+	follow(-EISDIR);
+	topics_close(&topics);
+	assert_int_equal(access(path("t-0/00000000000000000000.log"), F_OK), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			broker_that_never_joins_leaves_its_directory_as_it_was, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(logs_that_were_not_opened_keep_their_start, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(log_whose_topic_cannot_be_read_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(log_that_cannot_be_opened_leaves_no_mark, set_up, tear_down),
 	};
 
