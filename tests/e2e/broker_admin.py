@@ -86,6 +86,9 @@ def topics_are_created_listed_described_and_deleted(directory):
         assert _run(directory, "topics", of.address, "delete", "three").stdout == "deleted topic three\n"
         assert _json(directory, "topics", of.address, "delete", "default") == {"topic": "default", "deleted": True}
         assert _json(directory, "topics", of.address) == {"topics": []}
+        program.run(directory, "consume", "--broker", of.address, "--topic", "__consumer_offsets", "--exit", check=0)
+        assert _json(directory, "topics", of.address, "describe", "__consumer_offsets")["partitions"] == [
+            {"partition": 0, "leader": 1, "epoch": 0, "replicas": [1], "isr": [1], "offline": []}]
 
 
 def a_group_is_described_with_its_lag_and_deleted(directory):
