@@ -221,8 +221,8 @@ inline commit(n)
 	end_flight(n)
 }
 
-/* Its coordinator is gone, and nobody else replays it. */
-#define LEFT(w) (!up[node_of[w]] || joined[node_of[w]] != join[w])
+/* Its coordinator is gone or has ended it, and nobody else replays it. */
+#define LEFT(w) (!up[node_of[w]] || joined[node_of[w]] != join[w] || flight[node_of[w]] != w)
 #define ALONE(n, m) (flight[m] == 0 || TS(flight[m]) != TS(record[n]))
 
 /* ---- the follower: f hears the INV of c ---- */
@@ -259,10 +259,14 @@ inline hear_inv(c, f)
 		:: else
 		fi;
 		end_flight(c)
+#ifndef WITHOUT_RK30
+	:: !NEWER(c, f) && !rmw[flight[c]] && c != node_of[flight[c]] && TS(flight[c]) < TS(record[f]) && state[f] != VALID ->
+		skip /* no answer to the replay of an obsolete write */
+#endif
 	:: else -> got[c] = got[c] | BIT(f)
 	fi;
 	if
-	:: flight[c] != 0 && durable[f] == record[f] && IN_ORDER(f, c) ->
+	:: flight[c] != 0 && (got[c] & BIT(f)) && durable[f] == record[f] && IN_ORDER(f, c) ->
 		acked[c] = acked[c] | BIT(f) /* later is the same as a later commit */
 	:: else
 	fi

@@ -108,8 +108,8 @@ struct hf_smr_app {
 	/* May be NULL. Must not stop the replica: a later turn of the loop does. */
 	void (*event)(void *context, const struct hf_smr_event *event);
 
-	/* May be NULL. True: the program has taken less than was applied, by more than it keeps. A replica that reads its
-	 * own disk waits; it asks again in each turn of the loop. */
+	/* May be NULL. True: the program has taken less than was applied, by more than it keeps. A replica that reads
+	 * its own disk waits; it asks again in each turn of the loop. */
 	bool (*busy)(void *context);
 };
 

@@ -85,7 +85,8 @@ struct hf_transfer_events {
 int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *config,
 	const struct hf_transfer_events *events, void *context, struct hf_transfer **transfer_out,
 	struct hf_error *error);
-/* -EBUSY while a batch exists; NULL is legal. */
+/* -EBUSY while a batch exists; NULL is legal. Memory within an operation of a stopped process of this host is named in
+ * the log: keep it until that process has ended. */
 int hf_transfer_close(struct hf_transfer *transfer);
 
 enum hf_transfer_permission {
@@ -99,8 +100,8 @@ int hf_transfer_register(
 /* Begins to unregister a buffer. From now on no new request may name it, here or at peers; slices that peers have not
  * sent yet fail as an error of the program. The memory stays in use until `done` (may be NULL) is called in a later
  * turn: when the requests of this engine that name it have ended, and each peer has confirmed that none of its slices
- * to it is in flight, or has not replied for 1 s; later while a process of this host stands still within an operation on
- * it (hf_vmr_dereg). hf_transfer_close unregisters the remaining buffers, without a call.
+ * to it is in flight, or has not replied for 1 s; later while a process of this host stands still within an operation
+ * on it (hf_vmr_dereg). hf_transfer_close unregisters the remaining buffers, without a call.
  * -ENOENT: no buffer begins there; -EALREADY. */
 int hf_transfer_unregister(struct hf_transfer *transfer, void *addr,
 	void (*done)(struct hf_transfer *transfer, void *addr, void *context), void *context);

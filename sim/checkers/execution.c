@@ -278,8 +278,9 @@ static void comes_again_in_vain(struct flow *flow, const struct effect *effect)
 
 	if (op == NULL || !op->vain || op->completed || op->argument != effect->argument)
 		return;
-	op->executed = false;
-	flow->front = op->number;
+	op->executed = op->vain = false;
+	if (op->number < flow->front)
+		flow->front = op->number;
 }
 
 static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
@@ -426,7 +427,8 @@ static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64
 
 	undo(execution, nic, host, bytes);
 	list_for_each (at, &execution->flows) {
-		struct op *op = newest_executed(container_of(at, struct flow, node));
+		struct flow *flow = container_of(at, struct flow, node);
+		struct op *op = flow->exactly_once ? newest_executed(flow) : NULL;
 
 		if (op != NULL && op->kind == OP_CAS && op->nic == nic && op->original != op->compare)
 			op->vain = true;

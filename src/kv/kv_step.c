@@ -134,6 +134,10 @@ static void invalidated(
 
 	if (own && record_compare(event->ts, write->ts) == 0)
 		return; /* a replay of the own write, which this node ends itself */
+	/* The newer record, which is here, overtakes a replay of an obsolete write; else that became VALID (R-K30). */
+	if (order < 0 && (event->flags & RECORD_RMW) == 0 && event->from != event->ts.node &&
+		known->state != RECORD_VALID)
+		return;
 	if (order > 0)
 		supersede(known, event, actions);
 	if (order < 0 && (event->flags & RECORD_RMW) != 0)

@@ -136,7 +136,8 @@ void kv_purge_installed(struct hf_kv *kv)
 {
 	kv->purge.round = kv->purge.since = 0;
 	kv->purge.serial = kv->serial;
-	kv->purge.walk = PURGE_RESTS;
+	if (kv->purge.walk != PURGE_RESTS)
+		begin(&kv->purge, PURGE_SWEEPS); /* no later walk may come */
 }
 
 void kv_purge_write(const struct hf_kv *kv, uint8_t at[PURGE_BYTES])

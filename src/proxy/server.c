@@ -221,7 +221,8 @@ static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
 	uint64_t ns;
 
-	server->heard_ns += now_ns - server->look_ns; /* this process stood still, and perhaps its server too */
+	if (server->heard_ns < server->look_ns) /* this process stood still, and perhaps its server too */
+		server->heard_ns += now_ns - server->look_ns;
 	if (server->count > 0)
 		server_read(server); /* timers come before sockets */
 	if (server->broken || server->count == 0)

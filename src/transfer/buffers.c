@@ -98,8 +98,11 @@ int buffers_remove(struct buffers *buffers, struct buffer *buffer)
 {
 	int rc = hf_vmr_dereg(buffer->mr);
 
-	if (rc != 0)
+	if (rc == -EBUSY)
 		return rc;
+	if (rc != 0)
+		log_warn("transfer: the %" PRIu64 " bytes at %p cannot be deregistered: %s", buffer->bytes,
+			(void *)buffer->addr, strerror(-rc));
 	list_remove(&buffer->link);
 	buffers->count--;
 	free(buffer);

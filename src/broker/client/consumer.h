@@ -78,10 +78,10 @@ struct consumer_session {
 	uint64_t progress_ns;  /* the last completion, or what had to wait for none */
 	uint64_t slots_address, again_ns, connect_end_ns, look_number, looked_number;
 	uint32_t slots_key, looked_slots, free_sends[RDMA_READER_RECEIVES], free_count;
-	uint32_t reading; /* READs under way */
-	uint16_t requests;
-	bool lost, looking; /* looking: the READ of the slots is under way */
-	bool progress;      /* something came but a look that found nothing new */
+	uint32_t reading;            /* READs under way */
+	uint16_t requests, released; /* the last ATTACH, and the last before a RELEASE */
+	bool lost, looking;          /* looking: the READ of the slots is under way */
+	bool progress;               /* something came but a look that found nothing new */
 	bool full; /* the broker has no slot left for it: other partitions are read over TCP until one is released */
 };
 

@@ -50,6 +50,7 @@ static void release(struct consumer_session *session, uint16_t slot, uint16_t ge
 	put_le16(message + 2, slot);
 	put_le16(message + 4, generation);
 	session->full = false;
+	session->released = session->requests;
 	session->lost |= !consumer_session_say(session, message, sizeof(message));
 }
 
@@ -105,7 +106,7 @@ static void attached(struct consumer_session *session, const uint8_t *at, uint32
 		return;
 	}
 	if (get_le16(at + 4) == KAFKA_INVALID_REQUEST) {
-		session->full = true;
+		session->full = (int16_t)(uint16_t)(partition->request - session->released) > 0;
 		consumer_begin_anew(partition, true);
 		return;
 	}

@@ -84,6 +84,20 @@ static void fetched(struct kafka_call *of, const void *response)
 	}
 }
 
+/* A broker answers the requests of a connection one behind the other: partitions that are fetched there share the
+ * wait. */
+static int32_t fetch_wait_ms(const struct consumer_partition *partition)
+{
+	int32_t sharing = 0;
+
+	list_for_each (at, &partition->consumer->partitions) {
+		const struct consumer_partition *other = container_of(at, struct consumer_partition, node);
+
+		sharing += other->way == CONSUMER_TCP && other->leader == partition->leader;
+	}
+	return FETCH_WAIT_MS / (sharing > 0 ? sharing : 1);
+}
+
 /* Whole batches only; what is not yet given out comes first. */
 static void fetch(struct consumer_partition *partition)
 {
@@ -95,7 +109,7 @@ static void fetch(struct consumer_partition *partition)
 	struct kafka_fetch_request_fetch_topic topic = {
 		.topic = {partition->topic->name, (int32_t)strlen(partition->topic->name)}, .partitions = {&at, 1}};
 	const struct kafka_fetch_request request = {.replica_id = -1,
-		.max_wait_ms = FETCH_WAIT_MS,
+		.max_wait_ms = fetch_wait_ms(partition),
 		.min_bytes = 1,
 		.max_bytes = INT32_MAX,
 		.session_epoch = -1,

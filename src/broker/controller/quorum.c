@@ -221,7 +221,6 @@ static void register_anew(struct quorum *quorum)
 	entry = make_entry(&command);
 	ensure(entry != NULL);
 	list_push_front(&quorum->entries, &entry->node);
-	quorum->whole = true; /* while this process lives */
 }
 
 static void look_at_self(struct quorum *quorum)
@@ -237,6 +236,7 @@ static void look_at_self(struct quorum *quorum)
 		log_info("broker: broker %d has joined the cluster %s", quorum_self(quorum),
 			quorum->broker->controller.cluster_id);
 		quorum->registered = true;
+		quorum->whole = true; /* from here on, while this process lives */
 		quorum->owner->joined(quorum->broker);
 		quorum->owner->restored(quorum->broker);
 	}

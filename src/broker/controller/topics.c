@@ -63,8 +63,9 @@ static void read_starts(struct topics *topics)
 	size_t bytes;
 
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
-	if (checkpoint_read(topics->env, path, STARTS_MOST, &topics->start_offsets, &bytes, &error) != 0 &&
-		error.text[0] != '\0')
+	topics->unread = checkpoint_read(topics->env, path, STARTS_MOST, &topics->start_offsets, &bytes, &error) != 0 &&
+			 error.text[0] != '\0';
+	if (topics->unread)
 		log_warn("broker: %s; deleted records may reappear", error.text);
 }
 
@@ -88,16 +89,26 @@ static unsigned write_open(const struct topics *topics, FILE *out)
 	return count;
 }
 
-/* Of logs that are not open, as they were read. */
+/* Each log that this broker has is open. */
+static bool all_are_open(const struct topics *topics)
+{
+	bool all = topics->known;
+
+	for (unsigned i = 0; i < topics->count; i++)
+		all &= !topics->at[i]->missing;
+	return all;
+}
+
+/* Of logs that are not open, as they were read: lines behind the version and the count. */
 static unsigned write_others(const struct topics *topics, FILE *out)
 {
-	const char *line = topics->start_offsets;
+	const char *version = topics->start_offsets, *line = version == NULL ? NULL : strchr(version, '\n');
 	char name[CONTROLLER_TOPIC_BYTES];
 	unsigned count = 0;
 	int64_t start;
 	int32_t index;
 
-	while (topics->opened != TOPICS_ALL && line != NULL && (line = strchr(line, '\n')) != NULL) {
+	for (line = line == NULL ? NULL : strchr(line + 1, '\n'); line != NULL; line = strchr(line, '\n')) {
 		if (sscanf(++line, "%249s %" SCNd32 " %" SCNd64, name, &index, &start) != 3 ||
 			topics_partition(topics, (struct codec_string){name, (int32_t)strlen(name)}, index) != NULL)
 			continue;
@@ -111,15 +122,21 @@ void topics_write_starts(struct topics *topics)
 {
 	char path[CHECKPOINT_PATH_BYTES], *lines = NULL, *text = NULL;
 	struct hf_error error = {.text = "no memory for log-start-offset-checkpoint"};
+	bool all = all_are_open(topics);
 	size_t bytes = 0;
-	FILE *out = open_memstream(&lines, &bytes);
 	unsigned count;
 	int rc = -ENOMEM;
+	FILE *out;
+
+	if (topics->unread && !all)
+		return; /* it has lines of logs that are not open */
+	out = open_memstream(&lines, &bytes);
 
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
 	if (out != NULL) {
 		count = write_open(topics, out);
-		count += write_others(topics, out);
+		if (!all)
+			count += write_others(topics, out);
 		if (fclose(out) == 0 && asprintf(&text, "0\n%u\n%s", count, lines) >= 0) {
 			rc = checkpoint_write(topics->env, path, text, strlen(text), &error);
 			free(text);
@@ -176,7 +193,7 @@ static int unmark(struct topics *topics, struct hf_error *error)
 		return 0;
 	mark_path(topics, path);
 	rc = hf_file_remove(topics->env, path);
-	if (rc == 0)
+	if (rc == 0 || rc == -ENOENT) /* as after a sync that failed */
 		rc = hf_dir_sync(topics->env, topics->directory);
 	if (rc != 0)
 		return hf_error_set(error, rc, "cannot remove %s: %s", path, strerror(-rc));
@@ -273,6 +290,8 @@ static int follow(
 
 	if (topic == NULL)
 		topic = add_topic(topics, from);
+	if (topic != NULL)
+		topic->missing = true;
 	if (topic == NULL || (from->partitions > topic->count && grow_partitions(topic, from->partitions) != 0))
 		return hf_error_set(error, -ENOMEM, "no memory for the topic %s", from->name);
 	for (int32_t i = 0; i < topic->count; i++) {
@@ -280,15 +299,14 @@ static int follow(
 
 		if (topic->partitions[i] == NULL && controller_set_has(&from->at[i].replicas, topics->self))
 			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, error);
-		if (rc != 0) {
-			topics->opened = TOPICS_FAILED;
+		if (rc != 0)
 			return rc;
-		}
 		if (topic->partitions[i] != NULL) {
 			topic->partitions[i]->log->config = from->config.log;
 			flusher_look(topic->partitions[i]->log);
 		}
 	}
+	topic->missing = false;
 	return 0;
 }
 
@@ -318,10 +336,11 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 
 	*topics = (struct topics){.env = env, .directory = directory, .self = self, .flusher = flusher};
 	mark_path(topics, path);
-	topics->was_clean = topics->marked = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
-	if (topics->marked)
-		free(mark);
-	else if (controller->topic_count > 0)
+	rc = checkpoint_read(env, path, 4096, &mark, &bytes, NULL);
+	free(mark);
+	topics->was_clean = rc == 0;
+	topics->marked = rc != -ENOENT;
+	if (!topics->was_clean && controller->topic_count > 0)
 		log_warn("broker: %s was not closed cleanly; every record batch is verified", directory);
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
@@ -334,8 +353,7 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 
 void topics_known(struct topics *topics)
 {
-	if (topics->opened == TOPICS_SOME)
-		topics->opened = TOPICS_ALL;
+	topics->known = true;
 }
 
 /* False: of a log it is not known what is on the disk. */
@@ -362,17 +380,11 @@ static bool topic_free(struct topic *topic, bool files)
 	return known;
 }
 
-/* Logs that were not opened are as they were. */
-static bool is_clean(const struct topics *topics)
-{
-	return topics->opened == TOPICS_ALL || (topics->opened == TOPICS_SOME && topics->was_clean);
-}
-
 void topics_close(struct topics *topics)
 {
 	char path[CHECKPOINT_PATH_BYTES];
 	struct hf_error error;
-	bool known = is_clean(topics);
+	bool known = all_are_open(topics) || (!topics->known && topics->was_clean); /* others are as they were */
 
 	if (!topics->marked)
 		topics_write_starts(topics);

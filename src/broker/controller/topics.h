@@ -17,13 +17,7 @@ struct topic {
 	struct codec_uuid id;
 	struct partition **partitions; /* NULL: it is not here */
 	int32_t count;
-};
-
-/* Which logs of the directory are open. */
-enum topics_opened {
-	TOPICS_SOME, /* of topics that the controller has named so far */
-	TOPICS_ALL,
-	TOPICS_FAILED, /* one could not be opened */
+	bool missing; /* a log of it that is to be here could not be opened */
 };
 
 struct topics {
@@ -34,9 +28,10 @@ struct topics {
 	char *start_offsets; /* the text of the checkpoint, as it was read */
 	int32_t self;        /* this broker */
 	struct flusher *flusher;
-	enum topics_opened opened;
+	bool known;     /* the controller has named all topics of this broker */
 	bool was_clean; /* the directory was closed in order before */
 	bool marked;    /* and says so still */
+	bool unread;    /* start_offsets could not be read */
 };
 
 /* Opens the logs of every topic that the controller has, of which broker `self` is a replica; without a quorum it has

@@ -176,6 +176,14 @@ static void log_that_cannot_be_opened_leaves_no_mark(void **state)
 	topics_close(&topics);
 	assert_false(is_marked());
 	assert_starts("0\n2\nother 3 17\nt 0 5\n");
+	start();
+	topics_known(&topics);
+	follow(-ENOTDIR);
+	assert_int_equal(unlink(path("t-0")), 0);
+	assert_int_equal(rename(aside, path("t-0")), 0);
+	follow(0); /* the disk is mended */
+	topics_close(&topics);
+	assert_true(is_marked());
 }
 
 static void log_whose_topic_cannot_be_read_stays(void **state)
@@ -185,10 +193,11 @@ static void log_whose_topic_cannot_be_read_stays(void **state)
 	assert_int_equal(access(path("t-0/00000000000000000000.log"), F_OK), 0);
 	assert_int_equal(unlink(path("t-0/partition.metadata")), 0);
 	assert_int_equal(mkdir(path("t-0/partition.metadata"), 0700), 0);
+	put("t-0/witness", "");
 	start();
 	follow(-EISDIR);
 	topics_close(&topics);
-	assert_int_equal(access(path("t-0/00000000000000000000.log"), F_OK), 0);
+	assert_int_equal(access(path("t-0/witness"), F_OK), 0);
 }
 
 int main(void)

@@ -105,6 +105,20 @@ static void older_inv_is_acknowledged_unless_it_is_an_rmw(void **state)
 }
 
 /* R-K13: what was kept over an exclusion may be known nowhere else. */
+/* Another member replays it: what this one has overtakes it there (R-K30). */
+static void replay_of_an_obsolete_write_is_not_answered(void **state)
+{
+	struct bed b = bed();
+
+	(void)state;
+	step(&b, KV_EVENT_INV, 2, ts(2, 2), 0);
+	step(&b, KV_EVENT_INV, 2, ts(2, 1), 0);
+	assert_false(b.actions.ack || b.actions.nack || b.actions.apply);
+	step(&b, KV_EVENT_VAL, 2, ts(2, 2), 0);
+	step(&b, KV_EVENT_INV, 2, ts(2, 1), 0);
+	assert_true(b.actions.ack);
+}
+
 static void record_in_doubt_yields_to_any_inv(void **state)
 {
 	struct bed b = bed();
@@ -263,6 +277,7 @@ int main(void)
 		cmocka_unit_test(key_without_a_record_begins_above_what_was_deleted),
 		cmocka_unit_test(superseded_write_is_answered_and_its_record_stays_invalid),
 		cmocka_unit_test(older_inv_is_acknowledged_unless_it_is_an_rmw),
+		cmocka_unit_test(replay_of_an_obsolete_write_is_not_answered),
 		cmocka_unit_test(record_in_doubt_yields_to_any_inv),
 		cmocka_unit_test(rmw_waits_for_a_valid_base),
 		cmocka_unit_test(refused_rmw_takes_the_newer_record_and_begins_again),
