@@ -131,7 +131,6 @@ void topics_write_starts(struct topics *topics)
 	if (topics->unread && !all)
 		return; /* it has lines of logs that are not open */
 	out = open_memstream(&lines, &bytes);
-
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
 	if (out != NULL) {
 		count = write_open(topics, out);
