@@ -121,12 +121,17 @@ static bool walk(struct hf_kv *kv)
 {
 	struct purge *purge = &kv->purge;
 
-	if (purge->walk == PURGE_REMOVES)
+	switch (purge->walk) {
+	case PURGE_RESTS:
+		return false;
+	case PURGE_REMOVES:
 		remove_some(kv);
-	else if (purge->walk == PURGE_SWEEPS && kv_store_sweep(&kv->store, &purge->cursor, TURN_ENTRIES))
-		begin(purge, PURGE_RESTS);
-	else
-		return purge->walk != PURGE_RESTS;
+		break;
+	case PURGE_SWEEPS:
+		if (kv_store_sweep(&kv->store, &purge->cursor, TURN_ENTRIES))
+			begin(purge, PURGE_RESTS);
+		break;
+	}
 	return true;
 }
 

@@ -156,24 +156,27 @@ static void format_metadata(const struct topic *topic, char text[METADATA_BYTES]
 	snprintf(text, METADATA_BYTES, "version: 0\ntopic_id: %s\n", controller_id_text(topic->id, id));
 }
 
-/* A directory without that file, or with one that a loss of power has torn, is the topic's if `without`. */
-static int is_of_topic(struct topics *topics, const struct topic *topic, const char *path, bool without, bool *same_out,
+/* By that file. */
+enum owner {
+	OWNER_UNKNOWN, /* there is none, or a loss of power has torn it */
+	OWNER_TOPIC,
+	OWNER_OTHER,
+};
+
+static int read_owner(struct topics *topics, const struct topic *topic, const char *path, enum owner *owner_out,
 	struct hf_error *error)
 {
 	char expected[METADATA_BYTES], *text;
-	bool same = without;
 	size_t bytes;
-	int rc;
+	int rc = checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, error);
 
-	format_metadata(topic, expected);
-	rc = checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, error);
-	*same_out = without;
+	*owner_out = OWNER_UNKNOWN;
 	if (rc != 0)
 		return rc == -ENOENT ? 0 : rc;
+	format_metadata(topic, expected);
 	if (bytes == strlen(expected) && memchr(text, 0, bytes) == NULL && text[bytes - 1] == '\n')
-		same = strcmp(text, expected) == 0;
+		*owner_out = strcmp(text, expected) == 0 ? OWNER_TOPIC : OWNER_OTHER;
 	free(text);
-	*same_out = same;
 	return 0;
 }
 
@@ -205,7 +208,8 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 {
 	char directory[CHECKPOINT_PATH_BYTES - 32], path[CHECKPOINT_PATH_BYTES], text[METADATA_BYTES];
 	struct partition_log *log;
-	bool old, named;
+	enum owner owner;
+	bool old;
 	int rc;
 
 	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
@@ -216,9 +220,10 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 	if (rc != 0)
 		return rc;
 	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
-	rc = is_of_topic(topics, topic, path, starts, &old, error);
+	rc = read_owner(topics, topic, path, &owner, error);
 	if (rc != 0)
 		return rc; /* whose log it is is not known: it stays as it is */
+	old = owner == OWNER_TOPIC || (owner == OWNER_UNKNOWN && starts);
 	if (!old)
 		partition_log_clear(topics->env, directory);
 	rc = partition_log_open(topics->env, directory, &config->log, !old || topics->was_clean,
@@ -227,8 +232,7 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 		return rc;
 	format_metadata(topic, text);
 	/* Durable: without it the log is taken for that of another topic. */
-	rc = is_of_topic(topics, topic, path, false, &named, error);
-	if (rc == 0 && !named)
+	if (owner != OWNER_TOPIC)
 		rc = checkpoint_write(topics->env, path, text, strlen(text), error);
 	if (rc == 0)
 		rc = flusher_add(topics->flusher, log, error);

@@ -177,9 +177,8 @@ void records_wait(struct records_client *client, const struct records_options *o
 	} else if (client->since_ns != 0 && hf_loop_now_ns(client->loop) >= client->since_ns + SILENT_NS) {
 		client->since_ns = 0;
 		(void)cli_refuse(options->command,
-			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with `holdfast "
-			"topics "
-			"--broker %s`",
+			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with "
+			"`holdfast topics --broker %s`",
 			options->broker, options->topics[0], options->broker);
 	}
 	(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);

@@ -135,6 +135,14 @@ static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **sta
 	assert_int_equal(partition()->leader, -1);
 }
 
+/* Broker 1 last: it stays the isr of its partition. */
+static void all_end(void)
+{
+	ends(2, 20);
+	ends(3, 30);
+	ends(1, 10);
+}
+
 static enum kafka_error sets(const char *name, const char *value)
 {
 	struct kafka_controller_command_command_config config = {text(name), text(value)};
@@ -162,9 +170,7 @@ static void load_image(void)
 static void a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it(void **state)
 {
 	(void)state;
-	ends(2, 20);
-	ends(3, 30);
-	ends(1, 10);
+	all_end();
 	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
 	for (int64_t i = 12; i < 15; i++) {
 		load_image();
@@ -185,9 +191,7 @@ static void a_last_member_that_returns_with_nothing_is_the_last_choice(void **st
 {
 	(void)state;
 	assert_int_equal(sets("flush.messages", "1"), KAFKA_NONE);
-	ends(2, 20);
-	ends(3, 30);
-	ends(1, 10);
+	all_end();
 	assert_int_equal(registers_with(1, 11, true, text("")), KAFKA_NONE);
 	assert_int_equal(partition()->leader, -1);
 	load_image();
@@ -206,9 +210,7 @@ static void the_own_defaults_of_a_broker_elect_nobody(void **state)
 	defaults.log.unclean_election = true;
 	defaults.log.flush_messages = 1;
 	load_image();
-	ends(2, 20);
-	ends(3, 30);
-	ends(1, 10);
+	all_end();
 	assert_int_equal(registers(3, 31, true), KAFKA_NONE);
 	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
 	assert_int_equal(partition()->leader, -1);
@@ -248,9 +250,7 @@ static void a_last_member_that_flushed_each_record_leads_again(void **state)
 static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
 {
 	(void)state;
-	ends(2, 20);
-	ends(3, 30);
-	ends(1, 10);
+	all_end();
 	assert_int_equal(registers(3, 31, true), KAFKA_NONE);
 	assert_int_equal(partition()->leader, -1);
 	assert_int_equal(sets("unclean.leader.election.enable", "perhaps"), KAFKA_INVALID_CONFIG);
