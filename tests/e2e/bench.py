@@ -1,9 +1,12 @@
 """`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr`: what they measure is there and makes sense. No figure is judged."""
 import itertools
 import json
+import os
 import pathlib
 import re
+import signal
 import sys
+import time
 
 import program
 
@@ -33,6 +36,23 @@ def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
         assert bar["bar"] in page, bar
     assert [bar["mode"] for bar in report["bars"]] == ["varuna-psn", "varuna-log", "varuna"], report["bars"]
     assert page.count("<svg viewBox=\"0 0 960") == 4 and page.rstrip().endswith("</html>"), page[:2000]
+
+
+def a_machine_that_stands_still_for_longer_than_a_lease_does_not_end_the_measurement(directory):
+    """By default the lease is 5 s, and a vqp without failover ends with its qp."""
+    with program.start(directory, "bench", "verbs", "--device", "shm", "--figure", "9", "--rounds", "20", "--seconds", "0") as bench:
+        program.read_until(bench, ["round 1:"])
+        while not program.children(bench.pid):
+            time.sleep(0.01)
+        time.sleep(0.5)  # its nodes are connected
+        stopped = [bench.pid, *program.children(bench.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(6)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        program.read_until(bench, ["round 4:"])
+        bench.terminate()
 
 
 def the_page_has_every_chart_of_the_papers_figures_and_says_how_many_clients_there_were(directory):

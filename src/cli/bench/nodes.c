@@ -64,6 +64,7 @@ static void configure(const struct bench_nodes *nodes, int near_pid, struct hf_n
 		.evidence = nodes->setup->mode->evidence,
 		.failback_ns = nodes->setup->failback_ns,
 		.heartbeat_misses = nodes->setup->heartbeat_misses,
+		.budget_ns = nodes->setup->budget_ns,
 		.timeout = nodes->setup->timeout};
 	snprintf(config->name, sizeof(config->name), "%s%u", nodes->near ? "near" : "far", nodes->setup->number);
 	bench_fabric_name(config->fabric, near_pid);

@@ -33,6 +33,7 @@ struct bench_setup {
 	uint64_t failback_ns;
 	uint8_t timeout;           /* of the qps, as in ibv_qp_attr */
 	unsigned heartbeat_misses; /* 0: the usual */
+	uint64_t budget_ns;        /* 0: the usual */
 	unsigned number;           /* tells several in the same two processes apart */
 };
 

@@ -8,8 +8,9 @@
 #include "cli/bench/bars.h"
 #include "cli/bench/slices.h"
 
-#define QP_TIMEOUT       15u  /* 134 ms: a busy machine is not a cut */
-#define HEARTBEAT_MISSES 100u /* of 50 ms: neither is a busy one that does not come to answer */
+#define QP_TIMEOUT       15u               /* 134 ms: a busy machine is not a cut */
+#define HEARTBEAT_MISSES 1000u             /* of 50 ms: neither is a busy one that does not come to answer */
+#define BUDGET_NS        (120 * SECOND_NS) /* a lease of half of it: nor a machine that stands still */
 #define CLIENT_BYTES     (1u << 20)
 #define SECOND_NS        1000000000ull
 #define POINT_NS         40000000ull /* of a round */
@@ -195,6 +196,7 @@ static int run_kind(struct run *run, struct verbs_table *tables, unsigned *n, st
 						  .depth = 2 * BENCH_BATCH,
 						  .timeout = QP_TIMEOUT,
 						  .heartbeat_misses = HEARTBEAT_MISSES,
+						  .budget_ns = BUDGET_NS,
 						  .client_bytes = CLIENT_BYTES}};
 	choose_modes(run->options, &run->fleet);
 	run->slices = calloc((size_t)run->fleet.n * POINTS, sizeof(*run->slices));
