@@ -182,14 +182,15 @@ def main():
     holdfast = build / "holdfast"
 
     def run(name, kind, work):
-        if name in skipped:
+        if isinstance(skipped.get(name), beside.Missing):
             return
         try:
             figures = work()
         except (beside.Missing, AssertionError, OSError, subprocess.SubprocessError) as why:
-            skipped[name] = str(why)
+            skipped[name] = why  # the next round tries again, unless a program is missing
             print(f"  skipped: {name}: {why}", flush=True)
             return
+        skipped.pop(name, None)
         found.append({"name": name, "kind": kind, **figures})
         print(f"  {kind:10} {name:24} " + ", ".join(
             f"{key} {value:.4g}" for key, value in figures.items() if isinstance(value, float)), flush=True)
@@ -220,7 +221,8 @@ def main():
     for row in medians + (ratios := list(_ratios(medians))):
         print("  " + ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else value for key, value in row.items()))
     if options.out is not None:
-        options.out.write_text(json.dumps({"points": found, "medians": medians + ratios, "skipped": skipped}, indent=1))
+        options.out.write_text(json.dumps({"points": found, "medians": medians + ratios,
+                                           "skipped": {name: str(why) for name, why in skipped.items()}}, indent=1))
     return 0
 
 

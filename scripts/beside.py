@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -167,22 +168,24 @@ class ZooKeeper:
         (processes.directory / "log4j.properties").write_text(ZOOKEEPER_LOG)
         for i in range(3):
             self.start(i)
-        until("a leader of ZooKeeper", self.leader)
+        # A write to a leader that waits for its third server may stay without an answer.
+        until("three servers of ZooKeeper", lambda: sorted(str(self._mode(i)) for i in range(3)) == ["follower", "follower", "leader"])
         self.create(until("a session of ZooKeeper", lambda: self.connect(0)), ["/key"])
 
     def start(self, i):
         self.processes.start(f"z{i}", "java", "-Xmx256m", "-cp", ":".join([str(self.processes.directory), *ZOOKEEPER_JARS]),
                              "org.apache.zookeeper.server.quorum.QuorumPeerMain", f"z{i}.cfg")
 
-    def leader(self):
-        for i, host in enumerate(self.hosts):
-            if f"z{i}" not in self.processes.running:
-                continue
-            with contextlib.suppress(OSError), socket.create_connection((host, 2181), timeout=1) as stream:
-                stream.sendall(b"srvr")
-                if b"Mode: leader" in stream.makefile("rb").read():
-                    return i
+    def _mode(self, i):
+        """"leader", "follower", or None while it does not serve."""
+        with contextlib.suppress(OSError), socket.create_connection((self.hosts[i], 2181), timeout=1) as stream:
+            stream.sendall(b"srvr")
+            mode = re.search(rb"Mode: (\w+)", stream.makefile("rb").read())
+            return mode and mode[1].decode()
         return None
+
+    def leader(self):
+        return next((i for i in range(3) if f"z{i}" in self.processes.running and self._mode(i) == "leader"), None)
 
     def connect(self, i, timeout_s=20):
         stream = socket.create_connection((self.hosts[i], 2181), timeout=timeout_s)
