@@ -4,10 +4,16 @@
 
 #include "base/ensure.h"
 
+/* From the first end of operations to the last beginning. */
+struct zone {
+	uint64_t first_end_ns, last_begin_ns;
+};
+
 /* The operations of one value. */
 struct cluster {
 	uint64_t value, write_from_ns;
-	uint64_t first_end_ns, last_begin_ns;
+	struct zone zone, block;        /* block: with those behind it */
+	struct cluster *before;         /* whose value its write found; NULL: that is not known */
 	unsigned writes, reads, takers; /* takers: writes that found it */
 };
 
@@ -34,10 +40,25 @@ void registers_end(
 	struct registers_op *op = &registers->ops[index];
 
 	op->outcome = outcome;
-	op->found = found;
+	if (!op->follows)
+		op->found = found;
 	if (op->deletes && outcome == REGISTERS_DONE && found == 0)
 		op->writes = false;
 	op->to_ns = outcome == REGISTERS_UNKNOWN ? UINT64_MAX : now_ns;
+}
+
+void registers_follows(struct registers *registers, uint64_t value, uint64_t before)
+{
+	for (size_t i = 0; i < registers->count; i++) {
+		struct registers_op *op = &registers->ops[i];
+
+		if (!op->writes || op->deletes || op->value != value)
+			continue;
+		registers->twice |= op->follows && op->found != before;
+		op->reads = op->follows = true;
+		op->found = before;
+		return;
+	}
 }
 
 static struct cluster *find(struct cluster *clusters, size_t count, uint64_t value)
@@ -48,12 +69,12 @@ static struct cluster *find(struct cluster *clusters, size_t count, uint64_t val
 	return NULL;
 }
 
-static void widen(struct cluster *cluster, const struct registers_op *op)
+static void widen(struct zone *zone, uint64_t first_end_ns, uint64_t last_begin_ns)
 {
-	if (op->to_ns < cluster->first_end_ns)
-		cluster->first_end_ns = op->to_ns;
-	if (op->from_ns > cluster->last_begin_ns)
-		cluster->last_begin_ns = op->from_ns;
+	if (first_end_ns < zone->first_end_ns)
+		zone->first_end_ns = first_end_ns;
+	if (last_begin_ns > zone->last_begin_ns)
+		zone->last_begin_ns = last_begin_ns;
 }
 
 /* Of every write that was not refused, and of the value before all of them. */
@@ -69,10 +90,10 @@ static size_t add_writes(const struct registers *registers, struct cluster *clus
 			continue;
 		clusters[count] = (struct cluster){.value = op->value,
 			.write_from_ns = op->from_ns,
-			.first_end_ns = UINT64_MAX,
+			.zone = {op->to_ns, op->from_ns},
 			.writes = 1,
 			.reads = op->outcome == REGISTERS_DONE};
-		widen(&clusters[count++], op);
+		count++;
 	}
 	return count;
 }
@@ -83,7 +104,10 @@ static const char *add_reads(const struct registers *registers, struct cluster *
 		const struct registers_op *op = &registers->ops[i];
 		struct cluster *cluster;
 
-		if (!op->reads || op->outcome != REGISTERS_DONE || (registers->deletes && op->found == 0))
+		if (op->follows && op->outcome == REGISTERS_REFUSED)
+			return "a write that was refused was read";
+		if (!op->reads || (op->outcome != REGISTERS_DONE && !op->follows) ||
+			(registers->deletes && op->found == 0))
 			continue;
 		cluster = find(clusters, count, op->found);
 		if (cluster == NULL)
@@ -93,26 +117,43 @@ static const char *add_reads(const struct registers *registers, struct cluster *
 		if (op->writes && cluster->takers++ > 0)
 			return "two operations followed the same value";
 		cluster->reads++;
-		widen(cluster, op);
+		widen(&cluster->zone, op->to_ns, op->from_ns);
+		if (op->writes)
+			find(clusters, count, op->value)->before = cluster;
 	}
 	return NULL;
 }
 
-static bool spans(const struct cluster *cluster)
+/* A block is that of the cluster which has none before it. */
+static const char *join_blocks(struct cluster *clusters, size_t count)
 {
-	return cluster->first_end_ns < cluster->last_begin_ns;
+	for (size_t i = 0; i < count; i++)
+		clusters[i].block = clusters[i].zone;
+	for (size_t i = 0; i < count; i++) {
+		struct cluster *first = &clusters[i];
+
+		for (size_t steps = 0; first->before != NULL; steps++) {
+			first = first->before;
+			if (steps == count)
+				return "values follow each other in a circle";
+			if (clusters[i].zone.first_end_ns < first->zone.last_begin_ns)
+				return "a value was read after another one had been put behind it";
+		}
+		widen(&first->block, clusters[i].zone.first_end_ns, clusters[i].zone.last_begin_ns);
+	}
+	return NULL;
 }
 
-/* Whether both cannot be put one behind the other. */
-static bool clash(const struct cluster *a, const struct cluster *b)
+/* Whether neither can be put before the other one: no operation of the later one ends before one of the earlier
+ * begins. */
+static bool clash(const struct zone *a, const struct zone *b)
 {
-	if (spans(a) && spans(b))
-		return a->first_end_ns < b->last_begin_ns && b->first_end_ns < a->last_begin_ns;
-	if (!spans(a) && !spans(b))
-		return false;
-	if (spans(b))
-		return clash(b, a);
 	return a->first_end_ns < b->last_begin_ns && b->first_end_ns < a->last_begin_ns;
+}
+
+static bool stands_alone(const struct cluster *cluster, bool initial)
+{
+	return cluster->before == NULL && (cluster->reads > 0 || initial);
 }
 
 static bool is_done_write(const struct registers_op *op)
@@ -160,8 +201,8 @@ static const char *check_nothing(const struct registers *registers, const struct
 		if (!may_find_nothing(registers, op))
 			return "a value was lost: nothing was read, and nobody had deleted it";
 		for (size_t k = 1; k < count; k++)
-			if (clusters[k].reads > 0 && clusters[k].first_end_ns < op->from_ns &&
-				op->to_ns < clusters[k].last_begin_ns)
+			if (clusters[k].reads > 0 && clusters[k].zone.first_end_ns < op->from_ns &&
+				op->to_ns < clusters[k].zone.last_begin_ns)
 				return "nothing was read, and an older value after it";
 	}
 	return NULL;
@@ -175,11 +216,13 @@ const char *registers_check(const struct registers *registers)
 
 	ensure(clusters != NULL);
 	count = add_writes(registers, clusters);
-	wrong = add_reads(registers, clusters, count);
+	wrong = registers->twice ? "an operation took effect behind two values" : add_reads(registers, clusters, count);
+	if (wrong == NULL)
+		wrong = join_blocks(clusters, count);
 	for (size_t i = 0; i < count && wrong == NULL; i++)
 		for (size_t k = 0; k < i && wrong == NULL; k++)
-			if ((clusters[i].reads > 0 || i == 0) && (clusters[k].reads > 0 || k == 0) &&
-				clash(&clusters[i], &clusters[k]))
+			if (stands_alone(&clusters[i], i == 0) && stands_alone(&clusters[k], k == 0) &&
+				clash(&clusters[i].block, &clusters[k].block))
 				wrong = "a value was read after another one had taken its place, or before it could";
 	if (wrong == NULL)
 		wrong = check_nothing(registers, clusters, count);

@@ -10,7 +10,8 @@
  *
  * A write of unknown outcome may take effect at any time from its beginning on, or never: it counts only when its value
  * was read. A write that was refused must never be read. A write that also returns the value before it counts as a read
- * of that value too, and no two of them may have found the same one.
+ * of that value too, and no two of them may have found the same one. So does one that is found behind another value, as
+ * an APPEND is. Nothing lies between such a write and the value that it found: their clusters are one block.
  *
  * This looks at requests and answers only. */
 #ifndef HOLDFAST_SIM_CHECKERS_REGISTERS_H
@@ -24,6 +25,7 @@ enum registers_outcome { REGISTERS_UNKNOWN, REGISTERS_DONE, REGISTERS_REFUSED };
 
 struct registers_op {
 	bool writes, reads; /* at least one */
+	bool follows;       /* `found` is known from the value that it made, whatever became of it */
 	bool deletes;       /* it writes that there is nothing; `value` stands for it */
 	enum registers_outcome outcome;
 	uint64_t value, found; /* written; read. 0: there was nothing yet */
@@ -34,6 +36,7 @@ struct registers {
 	struct registers_op *ops;
 	size_t count, capacity;
 	bool deletes; /* some operation did */
+	bool twice;   /* a write was found behind two values */
 };
 
 /* Returns the operation's index. */
@@ -42,6 +45,8 @@ size_t registers_post(struct registers *registers, bool writes, bool reads, uint
 void registers_post_deletion(struct registers *registers, size_t index);
 void registers_end(
 	struct registers *registers, size_t index, enum registers_outcome outcome, uint64_t found, uint64_t now_ns);
+/* A read found `value` behind `before` (0: behind nothing). */
+void registers_follows(struct registers *registers, uint64_t value, uint64_t before);
 /* NULL: it could. Otherwise what is wrong, in words. */
 const char *registers_check(const struct registers *registers);
 void registers_free(struct registers *registers);

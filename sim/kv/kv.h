@@ -106,6 +106,7 @@ struct kv_aim {
 	uint64_t call_ns_min, call_ns_max; /* what a call of a disk takes */
 	uint32_t hushed;                   /* members whose clients post nothing, as bits */
 	bool reads;                        /* clients post nothing but GETs */
+	bool one;                          /* a client of each member has one call under way, all of one register */
 	bool alone;                        /* nobody else hears of what it writes then */
 	bool holds;                        /* who is down stays so until all others serve, when all is quiet too */
 };

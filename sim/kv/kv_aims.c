@@ -445,6 +445,47 @@ static bool vote(struct kv_cluster *all)
 	}
 }
 
+/* Two write one register on one base. A third one receives the older write alone, appends to it, and dies when the
+ * writer of the older one has its INV: that one replays it, over the newer write (R-K30). */
+static bool obsolete(struct kv_cluster *all)
+{
+	struct kv_aim *aim = &all->aim;
+	unsigned older = aim->other < aim->third ? aim->other : aim->third, newer = aim->other + aim->third - older;
+
+	switch (aim->step) {
+	case 0:
+		if (!are_idle(all))
+			return true;
+		aim->one = true;
+		hold_back(all, older, newer, NS_MS);
+		hold_back(all, newer, aim->returns, HELD_NS);
+		cut_off(all, aim->returns, newer);
+		aim->writes = writes_of(all, aim->returns);
+		aim->hushed = ~(1u << older | 1u << newer);
+		return next(all, NS_MS / 2, NS_MS);
+	case 1:
+		aim->hushed = ~(1u << aim->returns);
+		return next(all, 0, 0);
+	case 2:
+		if (writes_of(all, aim->returns) == aim->writes)
+			return all->world->now_ns < aim->at_ns + HELD_NS;
+		return next(all, 10 * NS_US, 100 * NS_US);
+	case 3:
+		kv_kills_kill(all, aim->returns, any_power(all));
+		join_all(all);
+		aim->hushed = 0;
+		aim->reads = true;
+		return next(all, 0, 0);
+	case 4:
+		if (role_of(all, aim->returns) != HF_KV_ROLE_ABSENT)
+			return true;
+		return next(all, NS_MS, 4 * NS_MS);
+	default:
+		kv_kills_revive(all, 1u << aim->returns);
+		return false;
+	}
+}
+
 static const struct kv_act acts[] = {
 	{.name = "told few", .turn = told_few},
 	{.name = "isolated", .turn = isolated},
@@ -454,6 +495,7 @@ static const struct kv_act acts[] = {
 	{.name = "half copy", .turn = half_copy},
 	{.name = "vote", .forgetful = true, .turn = vote},
 	{.name = "overtaken", .turn = overtaken},
+	{.name = "obsolete", .turn = obsolete},
 };
 #define ACTS (sizeof(acts) / sizeof(*acts))
 
@@ -509,7 +551,7 @@ static void end(struct kv_cluster *all)
 	}
 	aim->act = NULL;
 	aim->hushed = 0;
-	aim->reads = false;
+	aim->reads = aim->one = false;
 	aim->at_ns = all->world->now_ns + world_range(all->world, 0, REST_NS_MAX);
 }
 

@@ -32,9 +32,11 @@ static uint64_t number_in(const struct hf_kv_op *op)
 {
 	char text[24];
 
+	if (op->returned == NULL)
+		return 0;
 	snprintf(text, sizeof(text), "%.*s", (int)(op->returned_bytes < 23 ? op->returned_bytes : 23),
 		(const char *)op->returned);
-	return op->returned == NULL ? 0 : strtoull(text, NULL, 10);
+	return strtoull(text, NULL, 10);
 }
 
 static void end_counted(struct kv_cluster *all, struct kv_call *call)
@@ -52,6 +54,24 @@ static void end_counted(struct kv_cluster *all, struct kv_call *call)
 		linear_complete(linear, call->index, number_in(op), all->world->now_ns);
 }
 
+/* A value is a number of a SET and those of APPENDs, each behind a plus: "17:...+18+21". The last one; what each is
+ * behind is noted. */
+static uint64_t value_in(struct registers *registers, const struct hf_kv_op *op)
+{
+	const char *at = op->returned, *end = at == NULL ? NULL : at + op->returned_bytes;
+	uint64_t value = at != NULL && *at == '+' ? 0 : number_in(op);
+
+	while (at != NULL && (at = memchr(at, '+', (size_t)(end - at))) != NULL) {
+		uint64_t before = value;
+
+		value = 0;
+		for (at++; at < end && *at >= '0' && *at <= '9'; at++)
+			value = value * 10 + (uint64_t)(*at - '0');
+		registers_follows(registers, value, before);
+	}
+	return value;
+}
+
 static void end_registered(struct kv_cluster *all, struct kv_call *call)
 {
 	const struct hf_kv_op *op = &call->op;
@@ -60,7 +80,7 @@ static void end_registered(struct kv_cluster *all, struct kv_call *call)
 		op->result == HF_KV_UNKNOWN  ? REGISTERS_UNKNOWN
 		: never_happened(op->result) ? REGISTERS_REFUSED
 					     : REGISTERS_DONE,
-		number_in(op), all->world->now_ns);
+		value_in(&all->registers[call->key], op), all->world->now_ns);
 }
 
 static void note_written(struct kv_node *node, uint64_t now_ns)
@@ -121,38 +141,58 @@ static bool is_deleted(unsigned key)
 
 static unsigned pick_register(struct kv_cluster *all)
 {
+	if (all->aim.one)
+		return FEW_HOT - 1;
 	if (all->aims)
 		return (unsigned)world_range(all->world, 0, FEW_HOT - 1);
 	return world_chance(all->world, 500000) ? (unsigned)world_range(all->world, 0, KV_HOT - 1)
 						: (unsigned)world_range(all->world, KV_HOT, KV_REGISTERS - 1);
 }
 
-static void fill_registered(struct kv_cluster *all, struct kv_call *call)
+static void pick_kind(struct kv_cluster *all, struct kv_call *call, uint64_t kind)
 {
 	struct hf_kv_op *op = &call->op;
-	uint64_t kind = all->aim.reads ? 0 : world_range(all->world, 0, 99);
-	size_t bytes;
 
-	call->key = pick_register(all);
-	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
-	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
+	if (all->aim.one && !all->aim.reads) {
+		op->kind = call->client->node->index == all->aim.returns ? HF_KV_APPEND : HF_KV_SET;
+		return;
+	}
+	op->kind = kind < 50 ? HF_KV_GET : all->aims && kind >= 80 && kind < 90 ? HF_KV_APPEND : HF_KV_SET;
 	op->flags = kind >= 90 && !all->standard ? HF_KV_RETURN : 0;
 	if (!all->standard && is_deleted(call->key) && kind >= 50 && world_chance(all->world, 350000)) {
 		op->kind = HF_KV_DELETE;
 		op->flags = HF_KV_RETURN;
 	}
-	call->value = op->kind == HF_KV_GET ? 0 : ++all->values;
-	if (op->kind == HF_KV_SET) {
-		bytes = (size_t)snprintf(call->text, sizeof(call->text), "%" PRIu64 ":", call->value);
-		if (world_chance(all->world, 300000)) {
-			bool large = world_chance(all->world, 100000) && !all->standard;
-			size_t more = (size_t)world_range(all->world, 0, large ? KV_VALUE_BYTES - bytes : 500);
+}
 
-			memset(call->text + bytes, '.', more);
-			bytes += more;
-		}
+static size_t fill_value(struct kv_cluster *all, struct kv_call *call)
+{
+	bool large;
+	size_t bytes, more;
+
+	if (call->op.kind == HF_KV_APPEND)
+		return (size_t)snprintf(call->text, sizeof(call->text), "+%" PRIu64, call->value);
+	bytes = (size_t)snprintf(call->text, sizeof(call->text), "%" PRIu64 ":", call->value);
+	if (!world_chance(all->world, 300000))
+		return bytes;
+	large = world_chance(all->world, 100000) && !all->standard;
+	more = (size_t)world_range(all->world, 0, large ? KV_VALUE_BYTES - bytes : 500);
+	memset(call->text + bytes, '.', more);
+	return bytes + more;
+}
+
+static void fill_registered(struct kv_cluster *all, struct kv_call *call)
+{
+	struct hf_kv_op *op = &call->op;
+	uint64_t kind = all->aim.reads ? 0 : world_range(all->world, 0, 99);
+
+	call->key = pick_register(all);
+	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
+	pick_kind(all, call, kind);
+	call->value = op->kind == HF_KV_GET ? 0 : ++all->values;
+	if (op->kind == HF_KV_SET || op->kind == HF_KV_APPEND) {
 		op->value = call->text;
-		op->value_bytes = (uint32_t)bytes;
+		op->value_bytes = (uint32_t)fill_value(all, call);
 	}
 	call->index = registers_post(&all->registers[call->key], op->kind != HF_KV_GET,
 		op->kind == HF_KV_GET || op->flags != 0, call->value, all->world->now_ns);
@@ -166,7 +206,7 @@ static void post(struct kv_client *client, struct kv_call *call)
 
 	call->client = client;
 	call->op = (struct hf_kv_op){.done = done};
-	call->counts = !all->standard && world_chance(all->world, 350000);
+	call->counts = !all->standard && !all->aim.one && world_chance(all->world, 350000);
 	if (call->counts)
 		fill_counted(all, call);
 	else
@@ -183,7 +223,8 @@ static void post(struct kv_client *client, struct kv_call *call)
 static bool run_client(struct kv_client *client, uint64_t now_ns)
 {
 	struct kv_cluster *all = client->node->all;
-	unsigned busy = 0;
+	bool one = all->aim.one && !all->aim.reads;
+	unsigned busy = 0, depth = one ? 1 : client->depth;
 
 	if (all->stopping || now_ns < client->next_ns)
 		return false;
@@ -191,13 +232,13 @@ static bool run_client(struct kv_client *client, uint64_t now_ns)
 		client->next_ns = now_ns + world_range(all->world, 1, client->rest_ns_max);
 		return all->work(client);
 	}
-	if ((all->aim.hushed & 1u << client->node->index) != 0) {
+	if ((all->aim.hushed & 1u << client->node->index) != 0 || (one && client != client->node->clients)) {
 		client->next_ns = now_ns + world_range(all->world, 1, HUSH_NS);
 		return false;
 	}
 	for (unsigned i = 0; i < KV_OPS; i++)
 		busy += client->calls[i].busy;
-	for (unsigned i = 0; i < KV_OPS && busy < client->depth; i++)
+	for (unsigned i = 0; i < KV_OPS && busy < depth; i++)
 		if (!client->calls[i].busy) {
 			post(client, &client->calls[i]);
 			busy++;
