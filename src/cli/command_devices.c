@@ -7,7 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
-/* Of NICs that answer as verbs say, but that nobody has tried yet. */
+/* Of NICs that answer as verbs say, but were never tried. */
 static const char untried[] = "not run on hardware yet";
 
 struct listing {

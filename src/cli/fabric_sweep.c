@@ -15,7 +15,7 @@ static void sweep(const char *name, void *context)
 		return;
 	pid = strtol(name + strlen(prefix), NULL, 10);
 	if (pid > 0 && !process_alive((pid_t)pid))
-		hf_fabric_remove(name); /* refuses one on which somebody lives after all */
+		hf_fabric_remove(name); /* refuses one with a live process after all */
 }
 
 void fabric_sweep(const char *prefix)

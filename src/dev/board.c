@@ -69,7 +69,7 @@ int board_open_locked(const char *fabric, bool create, struct board *board, stru
 	struct hf_error last = {0}; /* of what goes right in the end nothing is said */
 	int code = open_once(fabric, create, board, &last);
 
-	/* Somebody makes (-EEXIST) or removes (-ENOENT) it between our steps. */
+	/* Another process makes (-EEXIST) or removes (-ENOENT) it between these steps. */
 	for (unsigned i = 1; create && i < BOARD_ATTEMPTS && (code == -EEXIST || code == -ENOENT); i++)
 		code = open_once(fabric, create, board, &last);
 	if (code != 0 && error != NULL)

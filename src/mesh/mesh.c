@@ -361,7 +361,7 @@ static int open_memory(struct mesh *mesh, struct hf_error *error)
 		return hf_error_set(error, rc, "%s: cannot create a protection domain and its queues: %s",
 			config->layer, strerror(-rc));
 	if (config->count == 1)
-		return 0; /* there is nobody to talk to */
+		return 0; /* there is no peer */
 	rc = hf_mem_alloc(hf_loop_env(mesh->loop), (config->count - 1) * each, &memory, error);
 	if (rc != 0)
 		return rc;

@@ -187,7 +187,7 @@ static void conn_send_hello(struct conn *conn)
 }
 
 /* Of two streams for one path, both sides keep the one that the lower name dialed; of two from the same side, the
- * newer, because whoever dials again has lost the older. */
+ * newer, because a side that dials again has lost the older. */
 static bool conn_wins(const struct conn *conn, const struct conn *against)
 {
 	bool we_are_lower = strcmp(conn->control->name, conn->handshake.hello.name) < 0;
@@ -236,7 +236,7 @@ static bool conn_is_with_another(const struct conn *conn, const struct control_p
 	return peer->known && strcmp(peer->name, conn->handshake.hello.name) != 0;
 }
 
-/* We dialed, and this is who answered. */
+/* This side dialed, and that peer answered. */
 static void conn_answered(struct conn *conn, const struct frame *hello)
 {
 	struct control_peer *peer = conn->peer, *other = control_peer_find(conn->control, conn->handshake.hello.name);
@@ -291,7 +291,7 @@ static struct control_peer *find_who_dials_it(struct control *control, const str
 	return NULL;
 }
 
-/* Somebody dialed us, and is alive. */
+/* The stream was accepted, and its dialer is alive. */
 static void conn_introduced(struct conn *conn, const struct frame *ready)
 {
 	struct control *control = conn->control;

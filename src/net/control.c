@@ -32,7 +32,7 @@ struct control_peer *control_peer_create(struct control *control, void *context)
 	return peer;
 }
 
-/* Somebody answered: from here on the peer is this incarnation, until it is gone. */
+/* The first answer: from here on the peer is this incarnation, until it is gone. */
 void control_peer_know(struct control_peer *peer, const struct frame_hello *hello)
 {
 	struct control *control = peer->control;

@@ -10,7 +10,7 @@
  *   endpoint: 0 label[32]   32 u8 family (4, 6)   33 u8 zero   34 u16 port   36 u8 address[16], 4 used with family 4
  *
  * In HELLO and READY `sequence` is the last message that the sender has queued for the other side, and `ack` the last
- * that it has from there: 0 where it knows nobody of that name and incarnation.
+ * that it has from there: 0 where it has no peer of that name and incarnation.
  *
  * Body of READY: 0 proof[32]. Body of REFUSED: 0 u32 why (refusal.h). HEARTBEAT and BYE have none.
  *

@@ -1,4 +1,4 @@
-/* The server: its routes, who may connect, and what is said to requests that no route answers. */
+/* The server: its routes, the connections that it accepts, and the answer to requests without a route. */
 #include "net/http_conn.h"
 
 #include <errno.h>

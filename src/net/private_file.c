@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define OTHERS 077 /* permission bits of anybody but the owner */
+#define OTHERS 077 /* permission bits of all but the owner */
 
 static ssize_t read_open(
 	struct hf_file *file, const char *path, bool secret, void *data, size_t capacity, struct hf_error *error)

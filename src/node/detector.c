@@ -1,6 +1,6 @@
 /* What a user's own detectors say (Varuna, section 4): a rail to a peer is of no use, whatever its ports and heartbeats
- * say; or traffic is to leave it for once. The other side is told as of a port that is down, so that whoever picks the
- * next rail knows. */
+ * say; or traffic is to leave it for once. The other side is told as of a port that is down, because either
+ * side may pick the next rail. */
 #include "node/node.h"
 #include "node/peer.h"
 

@@ -1,4 +1,4 @@
-/* A peer: its life, what is said to it, and whom its messages are for. */
+/* A peer: its life, what is sent to it, and which layer its messages are for. */
 #include "node/peer.h"
 
 #include <errno.h>

@@ -79,7 +79,7 @@ static int read_batch(struct rail_cqs *cqs, struct rail_cq *cq)
 	return n;
 }
 
-/* Sinks are told in the order of completion, so nobody reads on while one of them is being told. */
+/* Sinks are told in the order of completion: no cq is read on while one of them is being told. */
 enum hf_poll rail_cqs_read(struct rail_cqs *cqs)
 {
 	enum hf_poll poll = HF_IDLE;

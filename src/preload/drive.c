@@ -67,7 +67,7 @@ bool drive_try_lock(void)
 	return false;
 }
 
-/* A mutex is not fair: whoever takes it again at once would keep others out. */
+/* A mutex is not fair: a thread that takes it again at once would keep others out. */
 static void let_others(void)
 {
 	drive_unlock();

@@ -143,7 +143,7 @@ int ibv_destroy_qp(struct ibv_qp *base)
 	hf_vqp_destroy(qp->vqp);
 	if (qp->shared != NULL)
 		shared_receive_leave(qp);
-	hf_peer_close_unanswered(node_of(base->context)); /* else we would look for who is gone for ever */
+	hf_peer_close_unanswered(node_of(base->context)); /* else it would be looked for without an end */
 	drive_again();
 	drive_unlock();
 	async_forget(qp);

@@ -195,7 +195,7 @@ bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 /* The same where the other side may not have fenced: wrs complete when its lease is over as well. */
 void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
-/* The same where the peer is gone, or about to be, and nobody is asked or told; `lease`: it may go on executing. */
+/* The same where the peer is gone, or about to be, and no message is sent; `lease`: it may go on executing. */
 void vqp_fail_alone(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool lease);
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);

@@ -74,7 +74,7 @@ bool region_ends_before(const struct hf_vpd *pd, const struct ibv_sge *sge)
 	return offset > region->mr.bytes || sge->length > region->mr.bytes - offset;
 }
 
-/* Of one that is leaving nobody hears: it may have no mr on some rails. */
+/* One that is leaving is not announced: it may have no mr on some rails. */
 static void tell(const struct region *region, struct hf_peer *peer)
 {
 	const struct home *home = &region->mr.pd->home;
@@ -174,7 +174,7 @@ static bool is_worth_keeping(const struct remote_region *entry)
 	return entry->rkey != 0 && entry->state != REMOTE_NONE;
 }
 
-/* A table of another size, without what is gone: whoever names that asks again. */
+/* A table of another size, without what is gone: a vqp that names that asks again. */
 static bool make_room(struct hf_peer *peer)
 {
 	struct remote_region *table;

@@ -152,7 +152,7 @@ bool vqp_forsake(struct hf_vqp *vqp)
 		vqp->sends.next < vqp->sends.tail)
 		return false;
 	vqp->forsaken = true;
-	rebuild_end(vqp, false, 0); /* nobody has the other end of it */
+	rebuild_end(vqp, false, 0); /* it has no other end */
 	pool_forget(vqp);           /* nor hears what is said of standby qps through it */
 	return true;
 }

@@ -246,7 +246,7 @@ static int tend_lanes(struct cuts *cuts)
 	return rc;
 }
 
-/* Nothing is in flight, and the first rail is mended: who is on another one tries to be there. */
+/* Nothing is in flight, and the first rail is mended: a lane on another one tries to be there. */
 static int return_lanes(struct cuts *cuts)
 {
 	int rc = 0;
@@ -382,8 +382,8 @@ static void begin_cut(struct cuts *cuts)
 	cuts->cut_ns = now_ns(cuts);
 }
 
-/* Vqps that replace those which failed come to the same rail again where no port tells that it is cut: nobody waits for
- * another one then. */
+/* Vqps that replace those which failed come to the same rail again where no port tells that it is cut: no vqp waits
+ * for another one then. */
 static int wait_for_recovery(struct cuts *cuts)
 {
 	bool patient = !cuts->replaces || cuts->kind == FAILOVER_BOTH;

@@ -120,7 +120,7 @@ static int open_all(struct bench_fleet *fleet, bool near)
 
 		fleet->opened |= 1u << i;
 		if (near)
-			bench_fleet_use(fleet, i); /* who connects is served without delay */
+			bench_fleet_use(fleet, i); /* a node that connects is served without delay */
 		rc = bench_nodes_open(&fleet->nodes[i], &fleet->setups[i], fleet->meeting, near);
 		if (rc != 0)
 			fleet->error = fleet->nodes[i].error;
@@ -191,7 +191,7 @@ static int make_setups(struct bench_fleet *fleet, struct hf_env *env)
 	return 0;
 }
 
-/* Who was opened first has other pages than who was last. */
+/* The first one opened has other pages than the last. */
 static void shuffle(struct bench_fleet *fleet, struct hf_env *env)
 {
 	uint32_t random[BENCH_FLEET_MAX];

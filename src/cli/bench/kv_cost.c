@@ -51,7 +51,7 @@ static int compare(
 
 	for (unsigned i = 0; i < bench->rounds; i++) {
 		double with = 0, without = 0;
-		bool first = i % 2 == 0; /* who goes first may gain by it */
+		bool first = i % 2 == 0; /* the first one may gain by it */
 		int rc = measure(bench, first ? noted : unnoted, shape, first ? &with : &without);
 
 		if (rc == 0)

@@ -1,6 +1,6 @@
 /* A writer at each survivor; from the kill until each of them has had an answer again. Before the victim's lease is
  * over no write is answered but those that it had acknowledged: answers count from half a lease on. The victim is by
- * turns the member that decides who is one, and another. */
+ * turns the member that decides on members, and another. */
 #include <errno.h>
 
 #include "cli/bench/bench.h"

@@ -63,7 +63,7 @@ struct bench_nodes {
 	uint8_t *memory, *own_memory;
 	struct bench_client *clients;
 	unsigned made, up, down;
-	/* NULL: nobody asks. That vqp is up (again), and has not posted yet what it held. */
+	/* NULL: not asked for. That vqp is up (again), and has not posted yet what it held. */
 	void (*came_up)(void *context, unsigned client);
 	void *came_up_context;
 	uint64_t connect_ns; /* until all of them were up, the near side's */

@@ -13,7 +13,7 @@
 
 struct paired {
 	double median, low, high; /* low and high are infinite when there are too few pairs to say */
-	/* The interval with 99.9 %: for who judges dozens of points, and looks again and again until it is decided. */
+	/* The interval with 99.9 %: for a judgement of dozens of points that is repeated until it is decided. */
 	double sure_low, sure_high;
 	unsigned n;
 };

@@ -1,6 +1,6 @@
 /* Processes of a benchmark: two that share a page and are pinned to a core each, and programs whose output is read.
  *
- * The page lives as long as the call; whoever waits in it gives up when the other has left or a limit is over. */
+ * The page lives as long as the call; a wait in it ends when the other has left or a limit is over. */
 #include "cli/bench/bench.h"
 
 #include <errno.h>

@@ -129,7 +129,7 @@ struct series {
 	uint64_t random;
 };
 
-/* Of an operation, in the better one of a mode's two slices: now and then somebody else has the core in the other. */
+/* Of an operation, in the better one of a mode's two slices: now and then another process has the core in the other. */
 struct best {
 	double ns[BENCH_FLEET_MAX], cpu_ns[BENCH_FLEET_MAX]; /* 0: none yet */
 };
@@ -161,7 +161,7 @@ static int add_slice(struct series *series, unsigned at, struct histogram *laten
 	return rc;
 }
 
-/* How many lists of the first mode take a slice's time when nobody disturbs; every client has one at least. */
+/* How many lists of the first mode take a slice's time without disturbance; every client has one at least. */
 static int calibrate(struct series *series)
 {
 	double least_ns = 0;

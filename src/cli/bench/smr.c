@@ -1,4 +1,4 @@
-/* holdfast bench smr: the cost of proposals, and how long nobody leads.
+/* holdfast bench smr: the cost of proposals, and the time without a leader.
  *
  * Three members over shm, in two processes on a core each (smr.h). smr_propose.c has proposals, smr_failover.c leaders
  * that stop, smr_steady.c what must not hold a leader up, smr_durable.c disks, smr_page.c the page. */

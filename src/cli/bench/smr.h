@@ -26,7 +26,7 @@ struct smr_bed {
 
 struct smr_task {
 	const struct smr_bed *bed;
-	bool patient;     /* nobody else leads, though this process does not run for a while */
+	bool patient;     /* no other one leads, though this process does not run for a while */
 	bool killed;      /* the far process is, when all goes well */
 	uint32_t slots;   /* of the log; 0: the default */
 	unsigned rails;   /* 0: one */

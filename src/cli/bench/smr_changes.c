@@ -1,4 +1,4 @@
-/* holdfast bench smr members: what changes of the members cost those who propose.
+/* holdfast bench smr members: what changes of the members cost proposals.
  *
  * Proposals are due at a steady rate, and each is timed from when it was due: what a change holds up counts for all
  * that had to wait. Three members become five and three again, round after round, and each founder is killed once and

@@ -13,10 +13,10 @@
 
 #define CLUSTER  "members"
 #define CONTROL  18620u
-#define ROOM     65536u /* proposals on their way; who finds none free is late, and counts so */
+#define ROOM     65536u /* proposals on their way; one that finds none free is late, and counts so */
 #define SLEEP_NS 1000000u
 
-/* Other members would be on other machines: who copies a state takes no time of the leader and the client. */
+/* Other members would be on other machines: a copy of the state takes no time of the leader and the client. */
 enum { CORE_OF_LEADER, CORE_OF_OTHERS };
 
 static void address_of(const struct changes_page *page, unsigned id, struct hf_addr *out)

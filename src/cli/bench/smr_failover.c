@@ -1,4 +1,4 @@
-/* How long nobody leads when a leader stops.
+/* The time without a leader when one stops.
  *
  *   asleep    it stands still between two operations, as a process that waits does
  *   stopped   it proposes all the time and gets SIGSTOP: perhaps in the middle of a WRITE

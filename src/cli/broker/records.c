@@ -166,7 +166,7 @@ static int parse(int argc, char **argv, struct records_options *options)
 	if (options->topic_count > 1 && options->group == NULL)
 		return cli_refuse(options->command, "--topic is there twice; several are read by a --group only");
 	if (options->group != NULL && options->partition >= 0)
-		return cli_refuse(options->command, "--group and --partition: a group says itself who reads what");
+		return cli_refuse(options->command, "--group and --partition: a group assigns its partitions itself");
 	return EXIT_DONE;
 }
 

@@ -169,7 +169,7 @@ static int write_reports(
 	return status;
 }
 
-/* Whether it is the caller, or the machine, who has to do something before the demo can run at all. */
+/* Whether the caller has to change something, or the machine, before the demo can run at all. */
 static int status_of_failure(int failed, bool started)
 {
 	if (failed == -EINTR)

@@ -10,7 +10,7 @@
 #include "cli/process.h"
 
 #define SLICE_BYTES      (64u << 10) /* of work between two polls of the rails: some 40 us */
-#define IDLE_SLEEP_NS    200000u     /* WRITEs of a peer wake nobody: look again so often */
+#define IDLE_SLEEP_NS    200000u     /* WRITEs of a peer wake no sleeper: look again so often */
 #define CHANNEL_EVERY_NS 1000000u
 #define GRANTS_IN_FLIGHT 16u
 #define PAGE_BYTES       4096u

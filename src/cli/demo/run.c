@@ -40,7 +40,7 @@ static void draw_names(struct run *run, struct hf_addr *base)
 		*base = run->task->options->base;
 		return;
 	}
-	/* Somewhere in 127.64.0.0/10, out of the way of whoever uses 127.0.0.n; two demos at once hardly meet. */
+	/* Somewhere in 127.64.0.0/10, out of the way of programs at 127.0.0.n; two demos at once hardly meet. */
 	memset(base, 0, sizeof(*base));
 	base->in.sin_family = AF_INET;
 	base->in.sin_addr.s_addr = htonl(0x7f400000u | (uint32_t)(random[0] & 0x3f) << 16 | (uint32_t)random[1] << 8 |

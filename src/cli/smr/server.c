@@ -12,8 +12,8 @@
 int server_start(struct server *server, const char *program, bool memcached, struct hf_error *error)
 {
 	char dir[SERVER_PATH_BYTES];
-	/* Nothing on disk, no clock that ends keys, nobody else who reaches it; all memory that there is, and no
-	 * eviction. What is dropped is freed by another thread, so that large keys hold nobody up. What a client
+	/* Nothing on disk, no clock that ends keys, no other client that reaches it; all memory that there is, and no
+	 * eviction. What is dropped is freed by another thread, so that large keys delay no request. What a client
 	 * RESTOREs is checked, since every server gets it. */
 	const char *const redis[] = {program, "--port", "0", "--unixsocket", server->socket, "--unixsocketperm", "700",
 		"--dir", dir, "--save", "", "--appendonly", "no", "--databases", "1", "--maxmemory-policy",

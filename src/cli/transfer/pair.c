@@ -19,7 +19,7 @@ static void draw_names(struct pair *pair)
 	hf_env_entropy(pair->env, random, sizeof(random));
 	snprintf(pair->fabric_name, sizeof(pair->fabric_name), PAIR_FABRIC_PREFIX "%d-%02x%02x", process_own_pid(),
 		random[0], random[1]);
-	/* Somewhere in 127.64.0.0/10, out of the way of whoever uses 127.0.0.n; two at once hardly meet. */
+	/* Somewhere in 127.64.0.0/10, out of the way of programs at 127.0.0.n; two at once hardly meet. */
 	memset(&pair->base, 0, sizeof(pair->base));
 	pair->base.in.sin_family = AF_INET;
 	pair->base.in.sin_addr.s_addr = htonl(0x7f400000u | (uint32_t)(random[0] & 0x3f) << 16 |

@@ -1,4 +1,4 @@
-/* Completion queues. There is no queue: a wc is made from the state of a qp when somebody polls.
+/* Completion queues. There is no queue: a wc is made from the state of a qp at a poll.
  *
  * Of its qps a cq visits those with wrs to complete (senders), but for those that wait for a path, and those whose bit
  * a requester has set because it completed a receive (receivers, from cq_slot.receives). As nothing is queued, nothing
@@ -196,7 +196,7 @@ bool cq_has_work(struct shm_cq *cq)
 	return false;
 }
 
-/* Whether it waits for a requester to get out of the way, of which nobody tells. */
+/* Whether it waits for a requester to get out of the way, of which no event tells. */
 bool cq_drains(const struct shm_cq *cq)
 {
 	list_for_each (node, &cq->receivers)

@@ -9,7 +9,7 @@ void events_ring_own_bell(struct shm_dev *dev)
 	share_bell_ring(dev->own_bell);
 }
 
-/* Who does not sleep looks before he does (has_work): a thousand events of a thousand qps ring once. */
+/* An owner that does not sleep looks before it does (has_work): a thousand events of a thousand qps ring once. */
 static void wake_sleeper(struct shm_dev *dev)
 {
 	if (atomic_load(&dev->shared->header.armed) != 0 && atomic_exchange(&dev->shared->header.armed, 0) != 0)
@@ -45,7 +45,7 @@ bool events_pending(struct shm_dev *dev)
 
 /* ---- links ---- */
 
-/* Down is the port only when both directions are; one direction is a fault that nobody reports. */
+/* Down is the port only when both directions are; one direction is a fault without a report. */
 static void look_at_link(struct shm_dev *dev, uint32_t switches)
 {
 	uint32_t missed = switches - dev->seen_switches - atomic_exchange(&dev->silent_switches, 0);
@@ -104,7 +104,7 @@ bool events_look(struct shm_dev *dev)
 	return found;
 }
 
-/* The bell is cleared before somebody looks for work, so that what comes later rings it again. `rung` saves the system
+/* The bell is cleared before the look for work, so that what comes later rings it again. `rung` saves the system
  * call but is set before the bell rings, so a ring can come behind a clear: now and then, and before a sleep, the bell
  * is cleared whatever `rung` says. */
 void events_clear_bell(struct shm_dev *dev, bool surely)

@@ -57,7 +57,7 @@ static inline bool op_commit(struct shm_qp *qp, uint32_t psns, uint32_t receives
 	return true;
 }
 
-/* An atomic that is taken over leaves its evidence unknown (fence.c), so nobody has to agree with the owner on it, and
+/* An atomic that is taken over leaves its evidence unknown (fence.c), so no peer has to agree with the owner on it, and
  * the exchange can be saved: all that counts is that the pages had not moved when it took effect. */
 static inline bool op_commit_atomic(struct shm_qp *qp)
 {
@@ -495,7 +495,7 @@ static enum wr_outcome scatter_part(
 		!in_range(region->addr, region->bytes, sge->addr, sge->length))
 		return WR_FAILED;
 	op_touch(qp, store_as(qp, region), region, sge->addr - region->addr + skip, bytes);
-	announce(); /* whoever moves the pages of a stopped process reads where it was about to copy to */
+	announce(); /* the one that moves the pages of a stopped process reads where it was about to copy to */
 	if (!region_is_current(qp, region)) {
 		region_drop(qp, region);
 		return WR_AGAIN;

@@ -1,9 +1,10 @@
 /* R15: a process that was stopped in the middle of a copy must not write once it continues.
  *
  * Its mapping cannot be taken from it, but the pages can be taken from under it: every registration of this process
- * that shares a page with the range is withdrawn (MR_MOVING; requesters try again), whoever is in it gets out or is
+ * that shares a page with the range is withdrawn (MR_MOVING; requesters try again), a peer that is in it gets out or is
  * taken over as well, the content goes to fresh pages at the same addresses, and the registrations return with the
- * new file and another generation, so that peers map it anew. The late store lands in pages that nobody else sees.
+ * new file and another generation, so that peers map it anew. The late store lands in pages that are mapped nowhere
+ * else.
  *
  * A registration must lie in one file, so the range is extended until it holds whole registrations. All devices of the
  * process take part: the same memory may be registered on several.
@@ -126,8 +127,8 @@ static bool is_out_of(const struct qp_slot *slot, const struct range *range)
 	return from >= range->end || from + atomic_load(&slot->touch_bytes) <= range->begin;
 }
 
-/* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. So
- * is one that ends with a footer, which may go there. */
+/* A peer that is in the range gets out within a chunk. One that does not is stopped as well, and its operation is taken
+ * over; so is one that ends with a footer, which may go there. */
 static void clear_out(struct shm_dev *dev, const struct range *range, uint64_t stuck_ns)
 {
 	uint64_t since = hf_env_now_ns(dev->dev.env);

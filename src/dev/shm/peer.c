@@ -98,7 +98,7 @@ void peer_put(struct shm_dev *dev, struct peer *peer)
 		peer_close(peer);
 }
 
-/* When somebody asked last, which peers_look_now does at every millisecond at which a qp waits for its peer. */
+/* The time of the last question, which peers_look_now asks at every millisecond at which a qp waits for its peer. */
 bool peer_was_gone(const struct peer *peer)
 {
 	return peer->gone || observe(&peer->shared->header.open) == 0;

@@ -1,6 +1,6 @@
 /* Progress of a requester: executing what is posted, acknowledgements, and what happens when neither comes.
  *
- * The acknowledgement of an executed wr is a step of its own, taken when somebody polls: it arrives when the response
+ * The acknowledgement of an executed wr is a step of its own, taken at a poll: it arrives when the response
  * path (the responder's TX, our RX) is up then. When it is not, the acknowledgement is lost for good, and the request
  * is asked again, which needs both paths and a responder that still answers; its psn tells that nothing is to be
  * executed twice. A wr that cannot execute is tried again with each poll. Both last as long as RC's retry budget,
@@ -248,8 +248,8 @@ void progress_run(struct shm_qp *qp, uint64_t now)
 		wait_for_answer(qp, now);
 }
 
-/* Nobody tells when a link of the peer comes up or a receive is posted: a sleeper looks again after LOOK_NS, at the RNR
- * timer, and when the retry budget is spent. */
+/* No event tells when a link of the peer comes up or a receive is posted: a sleeper looks again after LOOK_NS, at the
+ * RNR timer, and when the retry budget is spent. */
 static uint64_t due_ns(const struct shm_qp *qp, uint64_t now)
 {
 	uint64_t due = now + LOOK_NS, other = UINT64_MAX;

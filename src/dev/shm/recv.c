@@ -245,7 +245,7 @@ int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc)
 	return got;
 }
 
-/* False also while a requester has to get out of the way, because nobody tells when it has. */
+/* False also while a requester has to get out of the way, because no event tells when it has. */
 bool recv_idle(struct shm_qp *qp)
 {
 	if (consumed(qp) != 0)

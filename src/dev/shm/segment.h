@@ -66,7 +66,7 @@ struct port_header {
 	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES];
 	_Atomic uint32_t open; /* 0: closed, the segment is only mapped still */
 
-	_Alignas(64) _Atomic uint32_t armed; /* the owner sleeps: whoever produces something rings its bell */
+	_Alignas(64) _Atomic uint32_t armed; /* the owner sleeps: a peer that has produced something rings its bell */
 	_Alignas(64) _Atomic uint32_t rung;  /* by a peer; the owner clears the bell */
 	struct qp_bitmap faults;             /* qps that a requester has moved to ERR */
 };

@@ -70,7 +70,7 @@ static int create_segment(struct shm_dev *dev, const struct hf_dev_config *confi
 
 	share_dir_list(dir, sweep_port, &sweep);
 	hf_env_entropy(dev->dev.env, dev->gid.raw, sizeof(dev->gid.raw));
-	dev->gid.raw[0] = 0xfd; /* an address that is nobody else's */
+	dev->gid.raw[0] = 0xfd; /* an address that no other has */
 	port_file(name, dev->gid.raw);
 	if ((rc = share_segment_create(dir, name, sizeof(struct segment), &dev->segment, error)) != 0)
 		return rc;
@@ -272,7 +272,7 @@ static bool has_work(struct shm_dev *dev)
 	return false;
 }
 
-/* When something is due that nobody tells of; UINT64_MAX: nothing is. */
+/* When something is due without an event; UINT64_MAX: nothing is. */
 static uint64_t next_due_ns(struct shm_dev *dev, uint64_t now_ns)
 {
 	uint64_t due_ns = list_empty(&dev->stalled) ? UINT64_MAX : progress_due_ns(dev, now_ns);

@@ -1,6 +1,6 @@
 /* The bus of a host: the NIC is a thread or the caller, and reaches memory with the CPU's own loads and stores.
  *
- * A store that fits into one aligned word, and the last word of a longer one, is a single release store: a reader who
+ * A store that fits into one aligned word, and the last word of a longer one, is a single release store: a reader that
  * polls that word sees it whole, and everything stored before it. Atomics are atomic with each other, with other NICs
  * and with the CPU (D7 global). */
 #include "dev/soft/bus.h"

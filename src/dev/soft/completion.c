@@ -27,8 +27,8 @@ static void deliver(void *context, const struct ibv_wc *wc)
 	*slot = *wc;
 	slot->wc_flags &= ~WC_SOLICITED;
 	ring_push(&cq->ring);
-	/* Against arming: both are read-modify-writes of one word, so either we see that it was armed, or whoever arms
-	 * later sees the wc when it polls once more. */
+	/* Against arming: both are read-modify-writes of one word, so either we see that it was armed, or the caller
+	 * that arms later sees the wc when it polls once more. */
 	armed = atomic_fetch_or(&cq->armed, 0);
 	if (armed == CQ_ANY || (armed == CQ_SOLICITED && solicited)) {
 		atomic_store(&cq->armed, CQ_QUIET);

@@ -21,7 +21,7 @@ struct stream {
 struct dc_streams {
 	struct soft_qp *qp;
 	uint64_t received;
-	bool forgot_some; /* of those who were evicted nothing is known */
+	bool forgot_some; /* of those that were evicted nothing is known */
 	struct stream *buckets[STREAMS_BUCKETS];
 	struct stream *streams[STREAMS_MAX]; /* the first `count` exist */
 	unsigned count;

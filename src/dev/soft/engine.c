@@ -60,7 +60,7 @@ void *engine_remote(
 
 /* ---- queue pairs ---- */
 
-/* A number is an index and a salt that changes with every use, so that late packets find nobody. */
+/* A number is an index and a salt that changes with every use, so that late packets find no qp. */
 int engine_add_qp(struct engine *engine, struct soft_qp *qp)
 {
 	for (uint32_t tries = 0; tries < QP_MAX; tries++) {
@@ -126,7 +126,7 @@ static bool is_old_of_port(const struct hf_dev_event *event, void *context)
 	return true;
 }
 
-/* When nobody reads them the newest are lost, as from a full NIC; but not those of the port, which say it once that the
+/* When they are not read the newest are lost, as from a full NIC; but not those of the port, which say it once that the
  * link is back. They come in turn, ERR and ACTIVE, so that the oldest two can leave. */
 void engine_event(struct engine *engine, enum ibv_event_type type, struct hf_qp *qp, struct hf_cq *cq)
 {

@@ -163,7 +163,7 @@ enum hf_poll nic_borrow(struct soft_nic *nic, enum nic_reason reason)
 	result = nic_drive(nic, reason, now_ns);
 	waits = nic->acks_held || !tx_empty(&nic->engine.tx) || nic->engine.deadline_ns != ENGINE_NO_TIMER;
 	pthread_mutex_unlock(&nic->lock);
-	/* Should nobody poll again, the thread must see to what is left. When it sleeps it has to be told. */
+	/* Should no poll follow, the thread must see to what is left. When it sleeps it has to be told. */
 	if (waits && atomic_load_explicit(&nic->thread_due_ns, memory_order_relaxed) > now_ns + NIC_TAKEOVER_MAX_NS)
 		nic_thread_ring(nic);
 	return result;

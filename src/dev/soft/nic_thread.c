@@ -2,7 +2,7 @@
  *
  * While the application polls, the thread only looks from time to time whether it still does: TAKEOVER_NS after its
  * last poll at first, and half as often each time that it was found polling, down to once in NIC_TAKEOVER_MAX_NS. On a
- * small machine a thread that wakes takes its core from somebody, for some 5 us each time. */
+ * small machine a thread that wakes takes its core from another one, for some 5 us each time. */
 #include "dev/soft/nic.h"
 
 #define TAKEOVER_NS 100000u /* after the last poll */
@@ -38,8 +38,8 @@ static void look(struct soft_nic *nic)
 		return;
 	}
 	nic->patience_ns = TAKEOVER_NS;
-	/* Somebody else is at it. Again soon, in case he stops; not as long as there is something to read, which would
-	 * be a spin, on the core that he may be waiting for. */
+	/* Another thread drives it. Again soon, in case that one stops; not as long as there is something to read,
+	 * which would be a spin, on the core that it may be waiting for. */
 	if (pthread_mutex_trylock(&nic->lock) != 0) {
 		watch_socket(nic, false);
 		set_due(nic, now_ns + TAKEOVER_NS);
@@ -78,7 +78,7 @@ static void board_ready(struct hf_watch *watch, unsigned ready)
 
 	(void)ready;
 	fabric_port_bell_clear(nic->port);
-	pthread_mutex_lock(&nic->lock); /* whoever else drives: the port event is due now */
+	pthread_mutex_lock(&nic->lock); /* for others that drive: the port event is due now */
 	nic_drive(nic, NIC_DUE, hf_env_now_ns(nic->base.env));
 	pthread_mutex_unlock(&nic->lock);
 	look(nic);

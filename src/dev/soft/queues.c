@@ -51,8 +51,8 @@ int objects_cq_destroy(struct hf_cq *base)
 	return 0;
 }
 
-/* Who polls several cqs in turn drives the NIC once a round: a drive takes longer than all the rest, and for the others
- * it is as fresh. */
+/* A program that polls several cqs in turn drives the NIC once a round: a drive takes longer than all the rest, and for
+ * the others it is as fresh. */
 static bool was_driven_since(struct soft_nic *nic, struct soft_cq *cq)
 {
 	uint64_t polls = atomic_load_explicit(&nic->polls, memory_order_relaxed);
@@ -226,7 +226,7 @@ int objects_qp_destroy(struct hf_qp *base)
 	struct soft_qp *qp = (struct soft_qp *)base;
 
 	pthread_mutex_lock(&nic->lock);
-	engine_answer_doorbells(&nic->engine); /* it may be among those who rang */
+	engine_answer_doorbells(&nic->engine); /* it may be among those that rang */
 	qp_move(qp, IBV_QPS_RESET);
 	nic->engine.bus->ops->drain(nic->engine.bus);
 	engine_remove_qp(&nic->engine, qp);

@@ -164,7 +164,7 @@ void requester_complete(struct requester *requester, enum ibv_wc_status status)
 
 	if (requester->cursor == tail)
 		requester->cursor++;
-	ring_pop(&requester->ring); /* before the wc: whoever has polled it finds room */
+	ring_pop(&requester->ring); /* before the wc: a caller that has polled it finds room */
 	if (signaled)
 		completion_add(qp, qp->base.send_cq, &wc);
 }

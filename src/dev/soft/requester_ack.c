@@ -79,7 +79,7 @@ static void receive_rnr(struct requester *requester, uint8_t code, uint64_t now_
 {
 	if (requester->rnr_due_ns != 0)
 		return;
-	requester->retries = requester->qp->attr.retry_cnt; /* somebody is there: losses of a long wait do not add up */
+	requester->retries = requester->qp->attr.retry_cnt; /* it is there: losses of a long wait do not add up */
 	if (requester->rnr_retries == 0) {
 		requester_fail(requester, IBV_WC_RNR_RETRY_EXC_ERR);
 		return;

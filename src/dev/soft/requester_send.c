@@ -138,7 +138,7 @@ static bool more_follows(struct requester *requester)
 	       sges_are_good(requester, slot);
 }
 
-/* An acknowledgement interrupts a sender, so one is asked for only when somebody waits for it: the application for a
+/* An acknowledgement interrupts a sender, so one is asked for only where it is waited for: the application for a
  * completion, the window to move on, DC to change its destination. */
 static bool wants_ack(struct requester *requester, const struct send_slot *slot, bool last)
 {

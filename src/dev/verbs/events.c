@@ -1,4 +1,4 @@
-/* What wakes whoever sleeps: completion channels and asynchronous events; and the port's state. */
+/* What wakes a sleeper: completion channels and asynchronous events; and the port's state. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

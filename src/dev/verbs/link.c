@@ -69,7 +69,7 @@ int verbs_link_open(struct verbs_dev *dev, const struct hf_dev_config *config, s
 	return rc;
 }
 
-/* Whoever comes next finds the port as it was before us. */
+/* The next user finds the port as it was before. */
 void verbs_link_close(struct verbs_dev *dev)
 {
 	if (dev->cut)

@@ -184,7 +184,7 @@ struct visitor {
 	int visited;
 };
 
-/* Whose addresses nobody knows. */
+/* Its addresses are not known. */
 static bool visit_closed(struct visitor *visitor, const char *name, int why)
 {
 	struct verbs_port port = {.model = &unknown};

@@ -73,7 +73,7 @@ int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_se
 	return bad == NULL ? post(qp, wr, bad_wr) : post_up_to(qp, wr, bad, bad_wr);
 }
 
-/* Nobody tells some NICs that a receive was posted to a qp in ERR; they look when it is moved there once more. */
+/* Some NICs are not told that a receive was posted to a qp in ERR; they look when it is moved there once more. */
 void verbs_qp_flush_receives(struct verbs_qp *qp)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

@@ -120,7 +120,8 @@ static int sift(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 	return left;
 }
 
-/* Fewer than were asked for mean that there are no more: whoever drains a queue relies on it, and may sleep then. */
+/* Fewer than were asked for mean that there are no more: a caller that drains a queue relies on it, and may sleep
+ * then. */
 int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 {
 	struct verbs_cq *cq = (struct verbs_cq *)base;

@@ -329,7 +329,7 @@ static int set_options(struct linux_dgram *socket, int family, unsigned flags)
 		return -errno;
 	if ((flags & HF_DGRAM_ROCE) == 0)
 		return 0;
-	/* PROBE rather than DO: "fragmentation needed" from anybody on the way must not stop the traffic. */
+	/* PROBE rather than DO: "fragmentation needed" from a router on the way must not stop the traffic. */
 	if (family == AF_INET6)
 		return setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe6, sizeof(probe6)) == 0 ? 0 : -errno;
 	return setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) == 0 ? 0 : -errno;

@@ -91,7 +91,8 @@ static int store_word(struct guard guard, uint64_t *to, uint64_t value)
 	return closed != 0 ? -ECANCELED : 0;
 }
 
-/* Ascending. Whoever is sent back begins with the first one again, which does no harm: what ends it is stored later. */
+/* Ascending. A copy that is sent back begins with the first one again, which does no harm: what ends it is stored
+ * later. */
 static int store_words(struct guard guard, void *to, const void *from, size_t bytes)
 {
 	uint32_t closed = 0;
@@ -247,7 +248,7 @@ int guard_read(pid_t pid, const struct iovec *local, unsigned n, uint64_t remote
 	return outcome(got < 0 ? -errno : got, bytes);
 }
 
-/* ---- who may, and who is out ---- */
+/* ---- enter and leave ---- */
 
 /* What there is of the file; errno tells why nothing is. */
 static bool read_text(const char *path, char text[PROC_TEXT_BYTES])

@@ -56,8 +56,8 @@ static struct world_ops host_ops = {
 	.mem_populate = linux_mem_populate,
 };
 
-/* On one core, whoever a loop waits for can only run while it sleeps. A thread that is bound to one core of several is
- * another matter: it is bound so that it answers at once, and others on its core run when it yields. */
+/* On one core, a process that a loop waits for can only run while the loop sleeps. A thread that is bound to one core
+ * of several is another matter: it is bound so that it answers at once, and others on its core run when it yields. */
 static void settle_spin(void)
 {
 	if (sysconf(_SC_NPROCESSORS_ONLN) == 1)

@@ -1,5 +1,5 @@
-/* Doorbells are FIFOs. Both ends open them for reading and writing: nobody gets a SIGPIPE when the other side has died,
- * and a bell that nobody clears fills up and stays rung. */
+/* Doorbells are FIFOs. Both ends open them for reading and writing: no process gets a SIGPIPE when the other side has
+ * died, and a bell that is not cleared fills up and stays rung. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,8 @@
 /* Directories of mode 0700 below /dev/shm, the segments in them, and locks that the kernel drops with their holder.
  *
  * Locks are open-file-description locks on single bytes of the segment's file, past its end where need be: byte 0 is
- * the owner's, byte 1 + n is slot n. A segment is written before it has a name, so whoever opens it finds it whole. */
+ * the owner's, byte 1 + n is slot n. A segment is written before it has a name, so a process that opens it finds it
+ * whole. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static void path_of(const char *name, char path[SHARE_PATH_BYTES])
 	snprintf(path, SHARE_PATH_BYTES, SHARE_ROOT "/" SHARE_PREFIX "%s", (unsigned)geteuid(), name);
 }
 
-/* What others could read or replace is not ours, whoever's name it bears. */
+/* What others could read or replace is not ours, whatever name it bears. */
 static int check_ownership(int fd, const char *path, struct hf_error *error)
 {
 	struct stat stat;

@@ -3,7 +3,7 @@
  * Our own allocations are in the registry (memory.h). Any other shared mapping of a file is found in /proc/self/maps,
  * and the file is opened a second time: by its path, through a descriptor that the program has of it, or through the
  * mapping itself, which takes privilege. The inode is checked. There is one such descriptor a file, and it is closed
- * with its last holder: nobody tells when the program unmaps the file, and its memory would be kept. */
+ * with its last holder: no event tells when the program unmaps the file, and its memory would be kept. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

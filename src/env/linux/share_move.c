@@ -34,7 +34,7 @@
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
-#ifndef UFFD_FEATURE_WP_UNPOPULATED /* Linux 6.4: also of private pages that nobody has touched */
+#ifndef UFFD_FEATURE_WP_UNPOPULATED /* Linux 6.4: also of untouched private pages */
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
 

@@ -1,8 +1,9 @@
 /* Private memory gets pages that peers can map: a memfd with the same content at the same addresses.
  *
- * The mechanics are those of share_move.c: write-protect, copy, map over, wake who waited. What else has to be right:
+ * The mechanics are those of share_move.c: write-protect, copy, map over, wake the waiting threads. What else has to be
+ * right:
  *
- *   REMAP-1  Pages that nobody has touched are mapped first: write protection does not see a store to them.
+ *   REMAP-1  Untouched pages are mapped first: write protection does not see a store to them.
  *   REMAP-2  A stack is never remapped: a child that is forked shares these pages with its parent, and two that
  *            return on one stack destroy each other. Known are the main stack, the one we run on, those in which
  *            threads wait; and, while a thread runs that cannot be asked, whatever looks like one of glibc's: a guard

@@ -381,7 +381,7 @@ static int own_post(struct hf_vmr_atomic *atomic)
 	if (region->leaving)
 		return -ECANCELED;
 	if (region->atomics == NULL)
-		return -EACCES; /* nobody does atomics on it */
+		return -EACCES; /* it has no atomics */
 	owner = pd->owner;
 	if (atomic->mr->mode == HF_ATOMIC_UID && !owner->has_slot) {
 		if (!uid_slots_owner(pd, &owner->slot, &owner->sequence))

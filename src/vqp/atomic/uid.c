@@ -48,7 +48,7 @@ static void read_slot(struct uid_op *op, uint32_t index, enum uid_op_state next,
 	(void)add(plan, UID_READ_SLOT, index, 0);
 }
 
-/* The state first, and then the UID (UID-2); both do nothing where somebody was quicker. */
+/* The state first, and then the UID (UID-2); both do nothing where another one was quicker. */
 static void replace(uint64_t uid, uint64_t target, uint64_t swap, struct uid_plan *plan)
 {
 	uint32_t index = (uint32_t)(uid >> UID_SEQUENCE_BITS) & INDEX_MASK;
@@ -178,7 +178,7 @@ static void slot_checked(struct uid_op *op, const struct uid_slot *slot, struct 
 	if (slot->word == uid_word(op->sequence, UID_DONE))
 		over(op, op->compare, true);
 	else
-		uid_begin(op, plan); /* it did not succeed: nobody but its UID's remover leaves `pending` */
+		uid_begin(op, plan); /* it did not succeed: only the removal of its UID leaves `pending` */
 }
 
 static void slot_found(struct uid_op *op, const struct uid_slot *slot, struct uid_plan *plan)

@@ -7,7 +7,7 @@
  *
  * Invariants:
  *   UIP-1  A slot of ours is used again only when the CAS that replaces its UID has completed, or when it is known
- *          that the UID was never installed. So an operation whose outcome nobody looks for any more, because its
+ *          that the UID was never installed. So an operation whose outcome is of no interest any more, because its
  *          grant is over, owes that CAS as well: it does nothing where there is no UID.
  *   UIP-2  Before an operation of a failed qp is posted again, its trace in target and slot is searched. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_POST_H

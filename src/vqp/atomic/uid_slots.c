@@ -11,7 +11,7 @@
 _Static_assert(ARENA_SLOTS <= 1u << UID_INDEX_BITS, "a UID names every slot");
 _Static_assert(ARENA_SLOTS % UID_SLOTS_PER_VQP == 0, "slots are lent by the vqp");
 
-#define STEPS_MAX 100000u /* of an operation here, against peers who change the word all the time */
+#define STEPS_MAX 100000u /* of an operation here, against peers that change the word all the time */
 
 #define SLOT_ACCESS                                                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -67,11 +67,11 @@ void uid_arena_close(struct hf_vpd *pd)
 
 /* ---- the responder's own part, by atomics of the CPU ----
  *
- * To resolve is right also where NICs' atomics are not atomic with the CPU's, as far as whoever else touches a word
- * that holds a UID, or the state of its slot, changes it to what is written here or not at all. A CAS that writes back
+ * To resolve is right also where NICs' atomics are not atomic with the CPU's, as far as all others that touch a
+ * word with a UID, or the state of its slot, change it to what is written here or not at all. A CAS that writes back
  * what it found does otherwise: see uid_slots.h. */
 
-/* NULL: a slot is written by a peer, who may name any address. */
+/* NULL: a slot is written by a peer, which may name any address. */
 static uint64_t *target_in(const struct hf_vpd *pd, uint64_t target)
 {
 	list_for_each (at, &pd->regions) {
@@ -96,7 +96,7 @@ static uint64_t cas(uint64_t *at, uint64_t compare, uint64_t swap)
 	return compare;
 }
 
-/* False: the target is nobody's. */
+/* False: the target is in no region. */
 static bool do_access(struct hf_vpd *pd, const struct uid_access *access, struct uid_result *result)
 {
 	struct uid_slot *slot = &pd->uids->slots[access->index];

@@ -208,7 +208,7 @@ enum hf_poll completions_turn(struct hf_node *node)
 }
 
 /* In a program whose loop turns, the turn reads the queues and an empty poll costs a comparison. A program that polls
- * without turns reads them at each poll, since nobody else does. */
+ * without turns reads them at each poll, since nothing else does. */
 bool completions_look(struct hf_node *node, uint64_t *looked)
 {
 	struct vqps *vqps = vqps_of(node);

@@ -149,7 +149,7 @@ void request_log_put_word(const struct request_log_wr *entry, uint64_t offset, u
 	copy_word(entry, offset, (uint8_t *)&value, true);
 }
 
-/* By the promise of HF_ATOMIC_PLAIN nobody else would have written that value. */
+/* By the promise of HF_ATOMIC_PLAIN no other write has that value. */
 static uint64_t found_first(const struct request_log_wr *entry, uint64_t original)
 {
 	return entry->compares && original == entry->wr.wr.atomic.swap ? entry->wr.wr.atomic.compare_add : original;

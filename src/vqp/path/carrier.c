@@ -48,7 +48,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 			list_push_back(&carrier->told, &vqp->sink.link);
 		vqp->sink.completed(&vqp->sink, &own);
 	}
-	/* Whoever was at fault has been told; the others only lost their qp, and the rail is as good as before. */
+	/* The vqp at fault has its error; the others only lost their qp, and the rail is as good as before. */
 	if (wc->status != IBV_WC_SUCCESS)
 		carrier_break(carrier);
 }

@@ -227,8 +227,9 @@ void exchange_answer_closed(struct hf_peer *peer, const struct message_head *mes
 	peer_send(peer, &closed.head);
 }
 
-/* A picker posts to a standby qp as soon as it has said GO. Who ends before it hears that fences another path, and its
- * end of the standby qp serves others: what is on its way may execute there. Qps of its own it has destroyed. */
+/* A picker posts to a standby qp as soon as it has said GO. A vqp that ends before it hears that fences another path,
+ * and its end of the standby qp serves others: what is on its way may execute there. Qps of its own it has
+ * destroyed. */
 static bool leaves_strays(const struct hf_vqp *vqp, const struct message_head *head)
 {
 	const struct closed_message *closed = (const void *)head;

@@ -48,7 +48,7 @@ enum hf_poll fence_queue_turn(struct hf_node *node);
  * cache. False: there are none. */
 bool fence_queue_warm(struct hf_node *node);
 /* The vqp has no peer any more. Its wrs complete when that one's lease is over; `over`: nothing of them goes on there,
- * and nobody waits. */
+ * and no wait is needed. */
 void fence_queue_lose_peer(struct hf_vqp *vqp, bool over);
 bool fence_queue_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
 

@@ -16,7 +16,7 @@
 #define FENCE_PATIENCE 4 /* the part of the budget that is spent on retries before the evidence is given up */
 #define FENCE_RETRY_NS 1000000ull
 /* What is in progress is asked for again at once; when that lasts, after a part more of the time that it has lasted:
- * a core is not spun for a device that hangs, and who waits for long waits hardly longer. */
+ * a core does not spin for a device that hangs, and a long wait is hardly longer. */
 #define FENCE_SPIN_NS 50000u
 #define FENCE_PART    8
 #define INSIST_TRIES  32u

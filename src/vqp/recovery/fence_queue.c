@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "vqp/atomic/uid_slots.h"
 
-/* Vqps a turn that nobody asked about, nor was told about: first one, so that it is through the exchange soon, then
+/* Vqps a turn that neither side has asked about yet: first one, so that it is through the exchange soon, then
  * twice as many each time; but the other side's messages are read between turns, and the first of thousands of vqps are
  * to be through while the last begin. Until the first is, turns stay short: its answer would wait for a long one. All
  * at once those are fenced that the other side asked about, since it waits for each of them, and those about which it
