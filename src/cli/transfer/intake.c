@@ -10,6 +10,21 @@
 
 #define COMMIT_EVERY_NS 200000000u
 #define RECORDS_LEAST   65536u
+#define BIT(n)          (1u << (n))
+
+static const unsigned file_allowed[SESSION_FILE_STATES] = {
+	[SESSION_FILE_FREE] = BIT(SESSION_FILE_OPENING),
+	[SESSION_FILE_OPENING] = BIT(SESSION_FILE_READY) | BIT(SESSION_FILE_FREE),
+	[SESSION_FILE_READY] = BIT(SESSION_FILE_READ) | BIT(SESSION_FILE_FREE),
+	[SESSION_FILE_READ] = BIT(SESSION_FILE_WHOLE) | BIT(SESSION_FILE_FREE),
+	[SESSION_FILE_WHOLE] = BIT(SESSION_FILE_FREE),
+};
+
+static void move_file(struct session_file *file, enum session_file_state to)
+{
+	ensure(file_allowed[file->state] & BIT(to));
+	file->state = to;
+}
 
 /* ---- records of the next commit ---- */
 
@@ -72,9 +87,12 @@ static void note_file(struct session *session, const struct copy_stored *stored)
 
 static void close_file(struct session_file *file)
 {
+	if (file->state == SESSION_FILE_FREE)
+		return;
 	hf_file_close(file->file);
 	digest_destroy(file->digest);
-	*file = (struct session_file){0};
+	move_file(file, SESSION_FILE_FREE);
+	*file = (struct session_file){.state = SESSION_FILE_FREE};
 }
 
 static void verified(struct session_file *file)
@@ -91,7 +109,7 @@ static void judge(struct session_file *file)
 	struct session *session = file->session;
 	struct copy_message message = {.kind = COPY_VERIFIED, .number.number = file->stored->number};
 
-	if (file->whole || !file->read_out || file->hashing || file->hash_next < copy_chunks(file->stored->bytes))
+	if (file->state != SESSION_FILE_READ || file->hashing || file->hash_next < copy_chunks(file->stored->bytes))
 		return;
 	digest_finish(file->digest, file->sha256);
 	if (strcmp(file->sha256, file->theirs) != 0) {
@@ -103,7 +121,7 @@ static void judge(struct session_file *file)
 			note_file(session, file->stored);
 		return;
 	}
-	file->whole = true;
+	move_file(file, SESSION_FILE_WHOLE);
 	file->dirty = true;
 	session->commit_urgent = true;
 	if (note(session, &message) != 0)
@@ -191,7 +209,7 @@ static void tell_ready(struct session_file *file)
 		while (at < chunks && !copy_stored_has(stored, at))
 			at++;
 	}
-	file->ready = true;
+	move_file(file, SESSION_FILE_READY);
 	session_send_number(file->session, COPY_READY, file->number);
 }
 
@@ -227,7 +245,7 @@ static void open_done(struct hf_work *work, int result)
 static struct session_file *free_file(struct session *session)
 {
 	for (unsigned i = 0; i < COPY_FILES; i++)
-		if (!session->files[i].used)
+		if (session->files[i].state == SESSION_FILE_FREE)
 			return &session->files[i];
 	return NULL;
 }
@@ -254,7 +272,8 @@ void intake_file(struct session *session, const struct copy_file *said)
 		note_file(session, stored);
 	session->next_file++;
 	session->receipt.bytes += said->bytes;
-	*file = (struct session_file){.used = true,
+	move_file(file, SESSION_FILE_OPENING);
+	*file = (struct session_file){.state = SESSION_FILE_OPENING,
 		.number = said->file,
 		.session = session,
 		.stored = stored,
@@ -266,7 +285,7 @@ void intake_file(struct session *session, const struct copy_file *said)
 static struct session_file *find_file(struct session *session, uint32_t number)
 {
 	for (unsigned i = 0; i < COPY_FILES; i++)
-		if (session->files[i].used && session->files[i].number == number && session->files[i].ready)
+		if (session->files[i].state >= SESSION_FILE_READY && session->files[i].number == number)
 			return &session->files[i];
 	return NULL;
 }
@@ -345,12 +364,12 @@ void intake_end(struct session *session, const struct copy_end *end)
 {
 	struct session_file *file = find_file(session, end->file);
 
-	if (file == NULL || file->read_out) {
+	if (file == NULL || file->state != SESSION_FILE_READY) {
 		session_fail(session, "the sender ends a file out of turn; the versions of both ends differ");
 		return;
 	}
 	memcpy(file->theirs, end->sha256, sizeof(file->theirs));
-	file->read_out = true;
+	move_file(file, SESSION_FILE_READ);
 	hash_on(file);
 }
 
@@ -415,10 +434,10 @@ void intake_commit(struct session *session, uint64_t now_ns)
 	for (unsigned i = 0; i < COPY_FILES; i++) {
 		struct session_file *file = &session->files[i];
 
-		if (!file->used || !file->dirty)
+		if (!file->dirty)
 			continue;
 		file->dirty = false;
-		file->told = file->whole;
+		file->told = file->state == SESSION_FILE_WHOLE;
 		session->commit_files[session->commit_count++] = file;
 	}
 	session->committing = true;
@@ -436,7 +455,7 @@ bool intake_is_journaled(const struct session *session)
 bool intake_is_idle(const struct session *session)
 {
 	for (unsigned i = 0; i < COPY_FILES; i++)
-		if (session->files[i].used)
+		if (session->files[i].state != SESSION_FILE_FREE)
 			return false;
 	return intake_is_journaled(session);
 }

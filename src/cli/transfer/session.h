@@ -33,10 +33,21 @@ struct session_slot {
 	struct copy_chunk chunk;
 };
 
+/* FREE -> OPENING -> READY -> READ -> WHOLE; any -> FREE. */
+enum session_file_state {
+	SESSION_FILE_FREE,
+	SESSION_FILE_OPENING,
+	SESSION_FILE_READY, /* for chunks */
+	SESSION_FILE_READ,  /* the sender has read all of it, and its hash is here */
+	SESSION_FILE_WHOLE, /* hashed and equal; a commit is to say so */
+	SESSION_FILE_STATES
+};
+
 struct session_file {
-	bool used, ready, read_out, whole, told; /* whole: hashed and equal; told: in the commit that says so */
-	bool dirty;                              /* written since the last commit began */
-	bool hashing;
+	enum session_file_state state;
+	bool told;       /* in the commit under way, which says that it is whole */
+	bool dirty;      /* written since the last commit began */
+	bool hashing;    /* hash_work is under way */
 	uint32_t number; /* the sender's */
 	struct session *session;
 	struct copy_stored *stored;
