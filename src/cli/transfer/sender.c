@@ -18,12 +18,38 @@
 #define RELEASE_TURN_NS 1000000u
 #define BURST_BYTES     (4u * COPY_CHUNK_BYTES)
 #define RING_BYTES      ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
+#define BIT(n)          (1u << (n))
 
 enum slot_state {
 	SLOT_FREE,
 	SLOT_READING, /* by the helper thread */
 	SLOT_WRITING, /* by the engine */
-	SLOT_TOLD     /* the receiver writes it to its disk */
+	SLOT_TOLD,    /* the receiver writes it to its disk */
+	SLOT_STATES
+};
+
+static const unsigned slot_allowed[SLOT_STATES] = {
+	[SLOT_FREE] = BIT(SLOT_READING),
+	[SLOT_READING] = BIT(SLOT_WRITING) | BIT(SLOT_FREE),
+	[SLOT_WRITING] = BIT(SLOT_TOLD) | BIT(SLOT_FREE),
+	[SLOT_TOLD] = BIT(SLOT_FREE),
+};
+
+enum reading_state {
+	READING_NONE,
+	READING_ANNOUNCED, /* the receiver opens it */
+	READING_READY,     /* its chunks are read and sent */
+	READING_READ,      /* all are read, and it is hashed */
+	READING_ENDED,     /* the receiver has the hash */
+	READING_STATES
+};
+
+static const unsigned reading_allowed[READING_STATES] = {
+	[READING_NONE] = BIT(READING_ANNOUNCED),
+	[READING_ANNOUNCED] = BIT(READING_READY) | BIT(READING_NONE),
+	[READING_READY] = BIT(READING_READ) | BIT(READING_NONE),
+	[READING_READ] = BIT(READING_ENDED) | BIT(READING_NONE),
+	[READING_ENDED] = BIT(READING_NONE),
 };
 
 struct slot {
@@ -39,7 +65,7 @@ struct slot {
 
 /* A file that the receiver was told of. */
 struct reading {
-	bool used, ready, read_out, ended;
+	enum reading_state state;
 	uint32_t number;
 	const struct copy_source_file *source;
 	uint64_t chunks, next_chunk;
@@ -75,6 +101,18 @@ struct copy_sender {
 	uint64_t budget_ns;
 	bool bursting; /* the budget was full and is being used up */
 };
+
+static void move_slot(struct slot *slot, enum slot_state to)
+{
+	ensure(slot_allowed[slot->state] & BIT(to));
+	slot->state = to;
+}
+
+static void move_reading(struct reading *file, enum reading_state to)
+{
+	ensure(reading_allowed[file->state] & BIT(to));
+	file->state = to;
+}
 
 /* ---- saying ---- */
 
@@ -127,16 +165,19 @@ void copy_sender_fail(struct copy_sender *sender, const char *format, ...)
 
 static void close_reading(struct reading *file)
 {
+	if (file->state == READING_NONE)
+		return;
 	hf_file_close(file->file);
 	digest_destroy(file->digest);
 	free(file->have);
-	*file = (struct reading){0};
+	move_reading(file, READING_NONE);
+	*file = (struct reading){.state = READING_NONE};
 }
 
 static struct reading *free_reading(struct copy_sender *sender)
 {
 	for (unsigned i = 0; i < COPY_FILES; i++)
-		if (!sender->files[i].used)
+		if (sender->files[i].state == READING_NONE)
 			return &sender->files[i];
 	return NULL;
 }
@@ -144,7 +185,7 @@ static struct reading *free_reading(struct copy_sender *sender)
 static struct reading *find_reading(struct copy_sender *sender, uint32_t number)
 {
 	for (unsigned i = 0; i < COPY_FILES; i++)
-		if (sender->files[i].used && sender->files[i].number == number)
+		if (sender->files[i].state != READING_NONE && sender->files[i].number == number)
 			return &sender->files[i];
 	return NULL;
 }
@@ -161,8 +202,10 @@ static void announce(struct copy_sender *sender, struct reading *file)
 			.inode = source->inode,
 			.name_bytes = (uint16_t)strlen(source->name)}};
 
-	*file = (struct reading){
-		.used = true, .number = sender->next_file, .source = source, .chunks = copy_chunks(source->bytes)};
+	move_reading(file, READING_ANNOUNCED);
+	file->number = sender->next_file;
+	file->source = source;
+	file->chunks = copy_chunks(source->bytes);
 	file->have = calloc(1, file->chunks / 8 + 1);
 	if (file->have == NULL || digest_create(&file->digest) != 0) {
 		copy_sender_fail(sender, "no memory left");
@@ -191,7 +234,7 @@ static void take_have(struct copy_sender *sender, const struct copy_have *have)
 {
 	struct reading *file = find_reading(sender, have->file);
 
-	if (file == NULL || file->ready || have->end > file->chunks) {
+	if (file == NULL || file->state != READING_ANNOUNCED || have->end > file->chunks) {
 		copy_sender_fail(sender, "the receiver answers out of turn; the versions of both ends differ");
 		return;
 	}
@@ -205,11 +248,11 @@ static void take_verified(struct copy_sender *sender, uint32_t number)
 {
 	struct reading *file = find_reading(sender, number);
 
-	if (file == NULL || file->slots > 0 || (file->ready && !file->ended)) {
+	if (file == NULL || file->slots > 0 || (file->state != READING_ANNOUNCED && file->state != READING_ENDED)) {
 		copy_sender_fail(sender, "the receiver answers out of turn; the versions of both ends differ");
 		return;
 	}
-	if (!file->ready) { /* from a copy before this one */
+	if (file->state == READING_ANNOUNCED) { /* from a copy before this one */
 		sender->kept_bytes += file->source->bytes;
 		sender->read_bytes += file->source->bytes;
 	} else {
@@ -271,11 +314,11 @@ static void write_slot(struct slot *slot)
 	unsigned first;
 	int failed = hf_transfer_batch_alloc(sender->transfer, 1, on_idle, slot, &slot->batch);
 
-	slot->state = SLOT_WRITING;
+	move_slot(slot, SLOT_WRITING);
 	if (!failed)
 		failed = hf_transfer_submit(slot->batch, &request, 1, &first, &error);
 	if (failed) {
-		slot->state = SLOT_FREE;
+		move_slot(slot, SLOT_FREE);
 		slot->file->slots--;
 		(void)hf_transfer_batch_free(slot->batch);
 		slot->batch = NULL;
@@ -287,9 +330,9 @@ static void end_file(struct copy_sender *sender, struct reading *file)
 {
 	struct copy_message message = {.kind = COPY_END, .end.file = file->number};
 
-	if (!file->read_out || file->ended || file->slots > 0)
+	if (file->state != READING_READ || file->slots > 0)
 		return;
-	file->ended = true;
+	move_reading(file, READING_ENDED);
 	memcpy(message.end.sha256, file->sha256, sizeof(message.end.sha256));
 	send_message(sender, &message);
 }
@@ -300,8 +343,8 @@ static void read_done(struct hf_work *work, int result)
 	struct copy_sender *sender = slot->sender;
 	struct reading *file = slot->file;
 
-	slot->state = SLOT_FREE;
 	if (result != 0 || file->changed) {
+		move_slot(slot, SLOT_FREE);
 		file->slots--;
 		copy_sender_fail(sender,
 			result != 0 ? "%s cannot be read: %s" : "%s has changed while it was sent; send it again%s",
@@ -310,11 +353,12 @@ static void read_done(struct hf_work *work, int result)
 	}
 	sender->read_bytes += slot->bytes;
 	if (slot->chunk + 1 >= file->chunks)
-		file->read_out = true;
+		move_reading(file, READING_READ);
 	if (sender->phase == COPY_MOVING && slot->bytes > 0 && !receiver_has(file, slot->chunk)) {
 		write_slot(slot);
 		return;
 	}
+	move_slot(slot, SLOT_FREE);
 	file->slots--;
 	if (sender->phase == COPY_MOVING)
 		end_file(sender, file);
@@ -334,7 +378,7 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 
 	slot->file->slots--;
 	slot->batch = NULL;
-	slot->state = status == HF_TRANSFER_COMPLETED ? SLOT_TOLD : SLOT_FREE;
+	move_slot(slot, status == HF_TRANSFER_COMPLETED ? SLOT_TOLD : SLOT_FREE);
 	(void)hf_transfer_batch_free(batch);
 	if (sender->phase != COPY_MOVING)
 		return;
@@ -385,11 +429,12 @@ static bool read_one(struct copy_sender *sender)
 	for (unsigned i = 0; slot == NULL && i < COPY_SLOTS; i++)
 		if (sender->slots[i].state == SLOT_FREE)
 			slot = &sender->slots[i];
-	if (file == NULL || !file->ready || slot == NULL)
+	if (file == NULL || file->state == READING_ANNOUNCED || slot == NULL)
 		return false;
 	bytes = file->chunks == 0 ? 0 : copy_chunk_bytes(file->source->bytes, file->next_chunk);
 	if (!may_read(sender, bytes))
 		return false;
+	move_slot(slot, SLOT_READING);
 	*slot = (struct slot){.sender = sender,
 		.state = SLOT_READING,
 		.number = (unsigned)(slot - sender->slots),
@@ -457,11 +502,11 @@ static void take(struct copy_sender *sender, const struct copy_message *message)
 		take_have(sender, &message->have);
 	} else if (message->kind == COPY_READY && sender->phase == COPY_MOVING) {
 		file = find_reading(sender, message->number.number);
-		if (file != NULL)
-			file->ready = true;
+		if (file != NULL && file->state == READING_ANNOUNCED)
+			move_reading(file, READING_READY);
 	} else if (message->kind == COPY_TAKEN && message->number.number < COPY_SLOTS) {
 		if (sender->slots[message->number.number].state == SLOT_TOLD)
-			sender->slots[message->number.number].state = SLOT_FREE;
+			move_slot(&sender->slots[message->number.number], SLOT_FREE);
 	} else if (message->kind == COPY_VERIFIED && sender->phase == COPY_MOVING) {
 		take_verified(sender, message->number.number);
 	} else if (message->kind == COPY_FINISHED && sender->phase == COPY_FINISHING) {
