@@ -3,8 +3,8 @@
  *   NONE --our choice is us--> TAKE --own log is ours--> ASK --majority granted and read--> PROMISE --majority has it
  *   --> CATCH_UP --decided entries are here--> RECOVER --undecided ones are--> NOOP --one of ours is decided--> LEAD
  *
- * Whoever grants later goes through the same stages and is taken in while we lead. Losing the majority at any time
- * begins anew, with another number (R-S5). */
+ * A member that grants later goes through the same stages and is taken in while this one leads. Losing the majority at
+ * any time begins anew, with another number (R-S5). */
 #include "smr/steps.h"
 
 #include "base/log.h"

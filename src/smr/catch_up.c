@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-/* NULL: nobody of the majority knows more than we do. */
+/* NULL: none of the majority has more than this member. */
 static struct smr_link *most_advanced(struct hf_smr *smr)
 {
 	struct smr_link *best = NULL;
@@ -44,7 +44,7 @@ static bool take(struct hf_smr *smr, struct smr_link *link)
 	return true;
 }
 
-/* Nobody of the majority was told of more, and nobody else writes here now: what is decided and is not there was lost
+/* None of the majority was told of more, and no other member writes here now: what is decided and is not there was lost
  * (R-S8). */
 static bool has_lost(struct hf_smr *smr)
 {

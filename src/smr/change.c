@@ -4,11 +4,11 @@
  *   CONFIG entry, alone --decided by majorities of the old and the new, and applied--> done
  *
  * A process that takes the place of a member (the same id, another incarnation) is wanted by itself. A member that
- * goes needs no snapshot; but an entry is not logged that those who follow now could not decide, because nobody leads
- * without majorities of both, and who died may never return. Until its CONFIG entry a learner counts for nothing
- * (R-S22). Whoever knows of a newer configuration than it has applied needs majorities of both (R-S20). So a change is
+ * goes needs no snapshot; but an entry is not logged that the present followers could not decide, because none leads
+ * without majorities of both, and dead ones may never return. Until its CONFIG entry a learner counts for nothing
+ * (R-S22). A member with a newer configuration than it has applied needs majorities of both (R-S20). So a change is
  * done when a majority of the new configuration has applied it: one of these is alive as long as a majority is, and
- * needs no other one. Until then a member that was removed stays, because those who have not applied it need it. */
+ * needs no other one. Until then a member that was removed stays, because those that have not applied it need it. */
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static void note_part(struct hf_smr *smr)
 		smr->took_part |= smr_members_votes(&smr->members, smr->id, smr->incarnation);
 }
 
-/* A member that was out of reach may apply its own removal never: nobody gives it that entry any more. It hears the
+/* A member that was out of reach may apply its own removal never: no member gives it that entry any more. It hears the
  * configuration from those that have applied it. */
 static bool was_removed(const struct hf_smr *smr)
 {
@@ -98,7 +98,7 @@ static void set_members(struct hf_smr *smr, const struct smr_members *members, b
 {
 	smr->members = *members;
 	smr->leaving = is_removed(smr, was);
-	smr->removed = smr->leaving && smr_members_find(members, smr->id) != NULL; /* nobody counts it any more */
+	smr->removed = smr->leaving && smr_members_find(members, smr->id) != NULL; /* it is not counted any more */
 }
 
 void smr_change_restored(struct hf_smr *smr, const struct smr_members *members)
@@ -137,7 +137,8 @@ static bool has_newcomer(const struct smr_link *link)
 	return member != NULL && member->incarnation != link->incarnation;
 }
 
-/* Of those that are to become members, one that has everything: who was asked for and never comes holds up no other. */
+/* Of those that are to become members, one that has everything: one that was asked for and never comes holds up no
+ * other. */
 static struct smr_link *find_learner(struct hf_smr *smr)
 {
 	struct smr_link *found = NULL;
@@ -272,7 +273,7 @@ static bool is_awaited(const struct hf_smr *smr, uint8_t id)
 	       smr_members_find(&smr->members, id) == NULL;
 }
 
-/* Nobody waits for it any more. */
+/* Its caller does not wait any more. */
 static int withdraw(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
 {
 	smr->wanted = SMR_NOBODY;

@@ -1,4 +1,4 @@
-/* Requests from any thread, each decided once: queued under a lock, numbered in a session, sent to whoever leads.
+/* Requests from any thread, each decided once: queued under a lock, numbered in a session, sent to the leader.
  *
  *   any thread                        the loop
  *     submit: queued, wake ----------->  a lane (a session, eight numbers) takes it: flight
@@ -221,7 +221,7 @@ static bool is_reached(const struct hf_smr_client *client, int member)
 }
 
 /* The leader as this node's replica sees it; else the next member that answers at all. */
-static int whom(struct hf_smr_client *client)
+static int receiver(struct hf_smr_client *client)
 {
 	int leader = client->served.smr == NULL ? -1 : hf_smr_leader(client->served.smr);
 
@@ -268,7 +268,7 @@ static void send_request(struct hf_smr_client *client, struct hf_smr_request *re
 	if (REQUEST_BYTES + (size_t)request->bytes > HF_CHANNEL_MESSAGE_BYTES) {
 		land(request);
 		finish(request, HF_SMR_NOT_LEADER, -EMSGSIZE);
-	} else if (!propose(client, request) && !send_to(client, request, whom(client))) {
+	} else if (!propose(client, request) && !send_to(client, request, receiver(client))) {
 		strand(request);
 	}
 }

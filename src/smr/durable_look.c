@@ -1,7 +1,7 @@
 /* What of the own log is durable at another member, as it publishes it, and what counts of that (R-S24).
  *
  * Its two words may be read while they change. A round that one READ shows, and the next, and the one after, held
- * while the second was made: what that one has of `durable` belongs to it. Who leads READs again and again while it
+ * while the second was made: what that one has of `durable` belongs to it. The leader READs again and again while it
  * waits; such a READ says nothing of heartbeats. */
 #include "smr/durable.h"
 #include "smr/steps.h"

@@ -151,7 +151,7 @@ bool smr_follow_apply(struct hf_smr *smr)
 }
 
 /* Commit is never told ahead of its slot. One that is decided and stays away was lost: as when a device died with what
- * it had acknowledged, and nobody was told (R-S8). Nobody writes it again, because the holder counts it as there. */
+ * it had acknowledged, without a report (R-S8). It is not written again, because the holder counts it as there. */
 static void watch_gap(struct hf_smr *smr)
 {
 	if (smr->applied == smr->commit) {

@@ -1,8 +1,8 @@
 /* Founding a cluster (R-S21), and taking a configuration from others.
  *
  * The lowest listed id founds, once all that are listed are there and none knows a configuration. Entry 1 is the
- * configuration with their incarnations; it needs no log, because no other value can be there: who takes it begins as
- * if it had been decided. Two of three that restart find the third one not blank, and found nothing. */
+ * configuration with their incarnations; it needs no log, because no other value can be there: a member that takes it
+ * begins as if it had been decided. Two of three that restart find the third one not blank, and found nothing. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 

@@ -1,4 +1,4 @@
-/* The own log and who may write it (Mu, section 5.2). One at a time:
+/* The own log and the member that may write it (Mu, section 5.2). One at a time:
  *
  *   NONE --request of our choice, or our own acquisition--> REVOKE --holder is off everywhere--> GIVE --on--> NONE, ack
  *
@@ -59,8 +59,8 @@ void smr_grant_destroyed(struct smr_link *link)
 	link->grant_holds = false;
 }
 
-/* Slots of entries that a snapshot covers may be empty here: whoever is granted this log learns that they are decided,
- * and looks for them elsewhere. */
+/* Slots of entries that a snapshot covers may be empty here: the member that is granted this log learns that they are
+ * decided, and looks for them elsewhere. */
 static void tell_commit(struct hf_smr *smr)
 {
 	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(smr->log + SMR_LOG_COMMIT);
@@ -71,7 +71,7 @@ static void tell_commit(struct hf_smr *smr)
 }
 
 /* What was accepted here before a snapshot that covers it may have lost to another value: the commit that is told now
- * would make it a decided one. Between two holders nobody else writes here. */
+ * would make it a decided one. Between two holders no other member writes here. */
 static void forget_covered(struct hf_smr *smr)
 {
 	if (smr->forgot == smr->oldest)
@@ -102,8 +102,8 @@ bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out)
 	return smr_slot_open(le64toh(observe(word)), number_out);
 }
 
-/* The holder before may have been cut off within its WRITE of eight bytes: nobody has counted that promise, and those
- * before it hold (R-S4). */
+/* The holder before may have been cut off within its WRITE of eight bytes: no member has counted that promise, and
+ * those before it hold (R-S4). */
 static void keep_promise(struct hf_smr *smr)
 {
 	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(smr->log + SMR_LOG_PROMISE);

@@ -381,7 +381,7 @@ void smr_link_close(struct hf_smr *smr)
 		drop(smr->here[0]);
 }
 
-/* Clusters have channels of their own, so one of another name is never met, and refuses nobody. */
+/* Clusters have channels of their own, so one of another name is never met, and refuses none. */
 static void look_for_replica(struct hf_smr *smr, const struct hf_smr_member *member, const struct hf_peer *peer)
 {
 	struct smr_link *link = &smr->links[member->id];

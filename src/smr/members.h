@@ -28,7 +28,7 @@ const struct smr_member *smr_members_find(const struct smr_members *members, uns
 bool smr_members_votes(const struct smr_members *members, unsigned id, uint64_t incarnation);
 /* More than half of its voters are in the set. */
 bool smr_members_majority(const struct smr_members *members, uint32_t set);
-bool smr_members_same(const struct smr_members *a, const struct smr_members *b);   /* index, and who votes */
+bool smr_members_same(const struct smr_members *a, const struct smr_members *b);   /* index, and voters */
 int smr_members_put(struct smr_members *members, const struct smr_member *member); /* in place of its id; -ENOSPC */
 void smr_members_drop(struct smr_members *members, unsigned id);
 

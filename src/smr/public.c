@@ -1,4 +1,4 @@
-/* The public words of this member, the heartbeats of the others, and whom this member would elect. */
+/* The public words of this member, the heartbeats of the others, and the leader that this member would elect. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 
@@ -29,8 +29,8 @@ static bool gives_way(const struct hf_smr *smr)
 	return false;
 }
 
-/* Who is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). A leader that logs its
- * own removal leads until that is decided. */
+/* One that is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). A leader that logs
+ * its own removal leads until that is decided. */
 bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&

@@ -1,5 +1,5 @@
 /* Undecided entries (Mu, section 4.1): for each index the valid value with the highest number that a majority has, this
- * member among them, becomes ours; where nobody has one, a NOOP does.
+ * member among them, becomes ours; where none has one, a NOOP does.
  *
  * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
  * chunk needs the answers of a majority; the rest is waited for shortly. A value that lacks room here is read again
@@ -48,8 +48,8 @@ static bool has_answered(const struct smr_link *link)
 	       link->fetched == link->smr->recover_at && link->fetched_end == chunk_end(link->smr);
 }
 
-/* Entries come in order: whoever has one and lacks one before it had that too, and has lost it, as when a NIC dies with
- * what it had acknowledged and nobody is told (R-S8, R-S15). */
+/* Entries come in order: a member that has one and lacks one before it had that too, and has lost it, as when a NIC
+ * dies with what it had acknowledged without a report (R-S8, R-S15). */
 static bool shows_loss(uint64_t *hole, enum smr_slot_state state, uint64_t index)
 {
 	if (state == SMR_SLOT_EMPTY && *hole == 0)
@@ -70,7 +70,7 @@ static bool has_room(const struct hf_smr *smr, uint64_t index)
 	return index - smr_durable_floor(smr) < smr->geometry.slots;
 }
 
-/* Nobody has what is before it. A gap that this recovery makes is no loss of memory, should the attempt end now. */
+/* No member has what is before it. A gap that this recovery makes is no loss of memory, should the attempt end now. */
 static void break_gap(struct hf_smr *smr, uint64_t index)
 {
 	struct smr_slot slot;

@@ -1,7 +1,7 @@
 /* The floor (Mu, section 5.3): a slot is written again only when every confirmed member has applied what is in it
  * (R-S13), and no wr reads it here any more (R-S14). Nothing is zeroed, because an index is part of what a slot's
- * checksum covers. Who stands still for `patience` is left behind while a majority remains; who holds the ring up, and
- * whose heartbeats stand still, at once. */
+ * checksum covers. A member that stands still for `patience` is left behind while a majority remains; one that holds
+ * the ring up, and whose heartbeats stand still, at once. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 

@@ -26,9 +26,9 @@ struct piece {
 };
 struct smr_restore {
 	uint32_t number;
-	int from;          /* id of the giver; SMR_NOBODY: nobody was asked; FROM_DISK: the own disk */
+	int from;          /* id of the giver; SMR_NOBODY: none was asked; FROM_DISK: the own disk */
 	uint64_t since_ns; /* since when nothing came */
-	uint64_t alone_ns; /* since when nobody has a snapshot; 0: somebody has */
+	uint64_t alone_ns; /* since when no member has a snapshot; 0: one has */
 	bool lost;         /* the application's state was dropped, at least once */
 	bool opened;       /* it is dropped, and a snapshot comes */
 	bool closed;       /* it is whole again, and the tail follows */
@@ -141,7 +141,7 @@ static void follow_again(struct hf_smr *smr)
 	smr_event(smr, HF_SMR_RESTORED);
 }
 
-/* False: nobody is asked any more. */
+/* False: no other one is asked any more. */
 static bool ask(struct hf_smr *smr)
 {
 	struct smr_restore *restore = smr->restore;

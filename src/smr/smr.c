@@ -384,7 +384,7 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 		return rc;
 	}
 	if (smr->config.pulse_ns < MS)
-		hf_loop_set_slack(smr->loop, SLACK_NS); /* who is late at its own pulse misses beats */
+		hf_loop_set_slack(smr->loop, SLACK_NS); /* a member that is late at its own pulse misses beats */
 	smr->attached = true;
 	write_header(smr);
 	smr_public_role(smr);

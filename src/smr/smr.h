@@ -152,7 +152,7 @@ struct hf_smr {
 	bool lost, behind, removed;
 	uint64_t began_at; /* behind the entries on the disk when this process began */
 	bool took_part;    /* change.c */
-	bool leaving;      /* it is removed, and stays until a majority of those who are left has applied that */
+	bool leaving;      /* it is removed, and stays until a majority of the others has applied that */
 
 	uint64_t decided, aborted, unknown, read_count, granted;
 	unsigned failover_count;

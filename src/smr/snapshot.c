@@ -202,7 +202,7 @@ static uint32_t next_of_tail(struct hf_smr *smr, struct smr_snapshot *snapshot)
 static void begin(struct smr_link *link, uint32_t number)
 {
 	struct hf_smr *smr = link->smr;
-	/* Who wants to lead may need the log of the one that asks. */
+	/* A member that is to lead may need the log of the one that asks. */
 	bool ready = smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 
 	smr_snapshot_drop(link);
