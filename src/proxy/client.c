@@ -291,6 +291,10 @@ static enum client_taken take(struct client *client, const struct command_args *
 	const struct command *command = protocol->find(request->data + request->args[0].at, request->args[0].bytes);
 	char words[COMMAND_WORDS];
 
+	if (command != NULL && command->kind == COMMAND_HTTP) {
+		(void)snprintf(client->refusal, sizeof(client->refusal), "ERR this is no HTTP server");
+		return CLIENT_TAKEN;
+	}
 	if (!protocol->check(client->proxy, command, request, words))
 		return refuse(client, words);
 	if (client->multi && !ends_multi(request)) {
@@ -313,6 +317,7 @@ static enum client_taken take(struct client *client, const struct command_args *
 		ask(client, command, request);
 		return CLIENT_TAKEN;
 	case COMMAND_OWN:
+	case COMMAND_HTTP:
 	case COMMAND_REFUSED:
 		break;
 	}
@@ -408,7 +413,8 @@ static void client_want(struct client *client)
 {
 	unsigned wanted = client->sent < client->out.bytes ? HF_WRITABLE : 0u;
 
-	if (!client->closing && client->in.bytes - client->read < run_bytes_max(client->proxy) + RESP_LINE_MAX)
+	if (!client->closing && !client->ended &&
+		client->in.bytes - client->read < run_bytes_max(client->proxy) + RESP_LINE_MAX)
 		wanted |= HF_READABLE;
 	if (client->watch.wanted != wanted)
 		(void)hf_loop_watch(client->proxy->loop, &client->watch, client->io, wanted);
@@ -461,6 +467,7 @@ static void client_turn(struct client *client)
 				return;
 			take_requests(client);
 		}
+		client->closing |= client->ended && has_room(client); /* no request is left */
 		if (client->out.failed || !client_write(client)) {
 			client_close(client);
 			return;
@@ -474,14 +481,15 @@ static void client_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct client *client = container_of(watch, struct client, watch);
 
-	if ((ready & HF_READABLE) != 0) {
+	if ((ready & HF_READABLE) != 0 && !client->ended) {
 		uint8_t *room = resp_out_reserve(&client->in, READ_BYTES);
 		ssize_t n = room == NULL ? -ENOMEM : hf_stream_read(client->io, room, READ_BYTES);
 
-		if (n <= 0 && n != -EAGAIN) {
+		if (n < 0 && n != -EAGAIN) {
 			client_close(client);
 			return;
 		}
+		client->ended = n == 0;
 		client->in.bytes += n > 0 ? (size_t)n : 0;
 	}
 	if (client->running) {

@@ -17,6 +17,7 @@ struct client {
 	size_t read, sent;           /* of in, of out */
 	size_t wanted;               /* bytes of `in` before which no request is whole */
 	size_t skip;                 /* bytes that come next and are dropped */
+	bool ended;                  /* it sends nothing more, and may wait for replies */
 	bool closing;                /* once `out` is written */
 	char refusal[COMMAND_WORDS]; /* of what cannot be read, when its turn comes; empty: none */
 	uint64_t id;

@@ -18,6 +18,7 @@ enum command_class {
 	COMMAND_OWN,     /* the proxy answers */
 	COMMAND_SCRIPT,  /* a write where the operator allows scripts */
 	COMMAND_CHANGE,  /* of the members: HOLDFAST, which no server has */
+	COMMAND_HTTP,    /* a browser's: none of what follows may take effect, so the connection is closed */
 	COMMAND_REFUSED, /* with the reason */
 };
 

@@ -57,9 +57,10 @@ struct protocol {
 	/* A record goes to the server: one reply to `gather`. `unique` grows from one record to the next. */
 	void (*inject)(struct proxy *proxy, const struct entry_record *record, uint64_t time_ms, uint64_t unique,
 		struct server_gather *gather);
-	/* Queries the kind and version of the server, and checks the reply. */
+	/* Queries the kind and version of the server, and checks the reply. NULL: it is good; else what the server
+	 * is. */
 	const char *hello;
-	bool (*hear_hello)(struct proxy *proxy, const uint8_t *reply, size_t bytes);
+	const char *(*hear_hello)(struct proxy *proxy, const uint8_t *reply, size_t bytes);
 
 	/* ---- snapshots ---- */
 	/* Requests the next keys, or stores them: snapshot.h. */

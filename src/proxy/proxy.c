@@ -291,14 +291,15 @@ static void learned(struct server_gather *gather)
 		.busy = is_busy};
 	struct proxy *proxy = container_of(gather, struct proxy, learned);
 	struct hf_error error = {0};
-	bool known = !gather->out.failed && proxy->protocol->hear_hello(proxy, gather->out.data, gather->out.bytes);
+	const char *name = proxy->protocol->replies.name, *why = "without a reply";
 	struct hf_addr listen;
 	int rc;
 
+	if (!gather->out.failed)
+		why = proxy->protocol->hear_hello(proxy, gather->out.data, gather->out.bytes);
 	resp_out_free(&gather->out);
-	if (!known) {
-		proxy_fail(proxy, "the server did not say what it is: it is no %s that the proxy knows",
-			proxy->protocol->replies.name);
+	if (why != NULL) {
+		proxy_fail(proxy, "the server is %s; start the proxy with a %s that it supports", why, name);
 		return;
 	}
 	rc = hf_smr_start(proxy->node, &proxy->smr_config, &app, proxy, &proxy->smr, &error);

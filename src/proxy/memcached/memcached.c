@@ -117,10 +117,10 @@ static void ask(struct proxy *proxy, const struct command *command, const struct
 	resp_out_free(&line);
 }
 
-static bool hear_hello(struct proxy *proxy, const uint8_t *reply, size_t bytes)
+static const char *hear_hello(struct proxy *proxy, const uint8_t *reply, size_t bytes)
 {
 	(void)proxy;
-	return begins(reply, bytes, "VERSION ");
+	return begins(reply, bytes, "VERSION ") ? NULL : "no memcached";
 }
 
 /* ---- snapshots ---- */

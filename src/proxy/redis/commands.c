@@ -101,6 +101,13 @@ bool proxy_command_learn(struct commands *commands, const uint8_t *reply, size_t
 	return true;
 }
 
+bool proxy_command_is_there(const struct commands *commands, const char *name)
+{
+	const struct command *command = proxy_command_find((const uint8_t *)name, strlen(name));
+
+	return command != NULL && commands->arity[command - command_list] != 0;
+}
+
 /* ---- requests ---- */
 
 static bool in_words(const char *words, const uint8_t *text, size_t bytes)

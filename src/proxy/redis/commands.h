@@ -44,6 +44,9 @@ struct commands {
 /* From the reply to COMMAND; false: that is none. */
 bool proxy_command_learn(struct commands *commands, const uint8_t *reply, size_t bytes);
 
+/* In the list, and in the server's. */
+bool proxy_command_is_there(const struct commands *commands, const char *name);
+
 /* NULL: it is in no list. */
 const struct command *proxy_command_find(const uint8_t *name, size_t bytes);
 

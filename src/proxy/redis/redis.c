@@ -93,9 +93,12 @@ static void inject(struct proxy *proxy, const struct entry_record *record, uint6
 		proxy_server_ask_deadline(proxy->server, record->key, record->key_bytes);
 }
 
-static bool hear_hello(struct proxy *proxy, const uint8_t *reply, size_t bytes)
+static const char *hear_hello(struct proxy *proxy, const uint8_t *reply, size_t bytes)
 {
-	return proxy_command_learn(&proxy->commands, reply, bytes);
+	if (!proxy_command_learn(&proxy->commands, reply, bytes))
+		return "no Redis";
+	/* Snapshots and the deadlines of keys need it. */
+	return proxy_command_is_there(&proxy->commands, "pexpiretime") ? NULL : "older than Redis 7.0";
 }
 
 const struct protocol proxy_redis = {

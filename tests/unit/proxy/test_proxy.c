@@ -29,12 +29,16 @@ struct bed {
 	struct proxy *proxy;
 	struct hf_addr listen;
 	bool redis, ready, silent; /* silent: the server does not answer */
+	bool old;                  /* the server is a Redis 6 */
+	char why[128];             /* the proxy failed */
 	unsigned restored;         /* keys */
+	struct hf_smr_member member;
 	int listener, server, client;
 	char directory[64];
 	struct sockaddr_un path;
 	struct resp_out asked, wanted; /* what the server was told so far; of that, what it has not answered */
-	struct resp_out replies;       /* to the client */
+	struct resp_out replies;       /* to the client, */
+	bool ended;                    /* which is all that it gets */
 };
 
 static struct bed bed;
@@ -50,7 +54,7 @@ static void on_ready(void *context, const struct hf_addr *listen)
 static void on_failed(void *context, const char *why)
 {
 	(void)context;
-	fail_msg("%s", why);
+	snprintf(bed.why, sizeof(bed.why), "%s", why);
 }
 
 static struct hf_addr address(uint16_t port)
@@ -79,13 +83,16 @@ static void open_server(void)
 /* Each whole request is answered, as a Redis whose keys have no deadlines does. */
 static void answer_redis(void)
 {
-	static const char table[] = "*3\r\n*3\r\n$3\r\nset\r\n:-3\r\n*1\r\n+write\r\n"
+	static const char table[] = "*3\r\n$3\r\nset\r\n:-3\r\n*1\r\n+write\r\n"
 				    "*3\r\n$3\r\ndel\r\n:-2\r\n*1\r\n+write\r\n"
 				    "*3\r\n$6\r\nexpire\r\n:-3\r\n*1\r\n+write\r\n";
+	static const char later[] = "*3\r\n$11\r\npexpiretime\r\n:2\r\n*1\r\n+readonly\r\n";
 	struct resp_request request;
 	struct resp_arg args[8];
+	char commands[512];
 	size_t used;
 
+	snprintf(commands, sizeof(commands), "*%u\r\n%s%s", bed.old ? 3 : 4, table, bed.old ? "" : later);
 	while (!bed.silent) {
 		const char *reply = "+OK\r\n";
 
@@ -93,7 +100,7 @@ static void answer_redis(void)
 		if (resp_request_read(&request, bed.wanted.data, bed.wanted.bytes, &used) != RESP_WHOLE)
 			return;
 		if (proxy_command_word(bed.wanted.data, &args[0], "COMMAND"))
-			reply = table;
+			reply = commands;
 		if (proxy_command_word(bed.wanted.data, &args[0], "PEXPIRETIME"))
 			reply = ":-1\r\n";
 		if (proxy_command_word(bed.wanted.data, &args[0], "RESTORE") && bed.restored++ > 0 &&
@@ -143,7 +150,8 @@ static void turn(void)
 		answer_redis();
 	else
 		answer_memcached();
-	n = bed.client < 0 ? 0 : recv(bed.client, bytes, sizeof(bytes), MSG_DONTWAIT);
+	n = bed.client < 0 ? -1 : recv(bed.client, bytes, sizeof(bytes), MSG_DONTWAIT);
+	bed.ended |= n == 0;
 	if (n > 0)
 		resp_out_raw(&bed.replies, bytes, (size_t)n);
 }
@@ -160,35 +168,40 @@ static void until(bool (*done)(void))
 
 static bool leads(void)
 {
+	assert_string_equal(bed.why, "");
 	return bed.ready && hf_smr_is_leader(proxy_smr(bed.proxy));
 }
 
-static void open_bed_of(bool redis)
+static void start_bed(bool redis, bool old)
 {
 	static const struct proxy_events events = {.ready = on_ready, .failed = on_failed};
 	static const struct hf_node_events none = {0};
 	struct hf_node_config node = {.name = "n0", .rail_count = 1, .policy = HF_POLICY_VARUNA};
-	struct hf_smr_member who = {.address_count = 1};
 	struct proxy_config config = {.memcached = !redis};
 	struct hf_error error = {0};
 
-	bed = (struct bed){.redis = redis, .client = -1};
+	bed = (struct bed){.redis = redis, .old = old, .client = -1, .member = {.address_count = 1}};
 	generation++;
 	assert_int_equal(hf_loop_create(hf_env_host(), &bed.loop), 0);
 	snprintf(node.fabric, sizeof(node.fabric), "test-proxy-%u-%u", (unsigned)getpid(), generation);
 	snprintf(node.rails[0].name, HF_NAME_BYTES, "r0");
 	snprintf(node.rails[0].kind, HF_NAME_BYTES, "shm");
 	node.rails[0].address = node.rails[0].control = address(18536);
-	who.addresses[0] = node.rails[0].control;
+	bed.member.addresses[0] = node.rails[0].control;
 	assert_int_equal(hf_node_open(bed.loop, &node, &none, NULL, &bed.node, &error), 0);
 	open_server();
 	config.smr = (struct hf_smr_config){
-		.cluster = "one", .members = &who, .member_count = 1, .slots = 1024, .slot_bytes = 16384};
+		.cluster = "one", .members = &bed.member, .member_count = 1, .slots = 1024, .slot_bytes = 16384};
 	config.socket = bed.path.sun_path;
 	config.listen = address(0);
 	assert_int_equal(proxy_open(bed.node, &config, &events, NULL, &bed.proxy, &error), 0);
 	bed.server = accept(bed.listener, NULL, NULL);
 	assert_true(bed.server >= 0);
+}
+
+static void open_bed_of(bool redis)
+{
+	start_bed(redis, false);
 	until(leads);
 }
 
@@ -571,6 +584,60 @@ static void a_line_behind_a_write_may_begin_with_a_quoted_star(void **state)
 	close_bed();
 }
 
+static bool is_closed(void)
+{
+	return bed.ended && list_empty(&bed.proxy->clients);
+}
+
+/* As `printf ... | nc -N` and redis-cli --pipe do. */
+static void a_client_that_ends_its_side_gets_all_replies(void **state)
+{
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	send_text("SET a 1\r\nDEL a\r\nSET b 2\r\nSET c");
+	assert_int_equal(shutdown(bed.client, SHUT_WR), 0);
+	until(is_closed);
+	assert_int_equal(bed.replies.bytes, strlen("+OK\r\n+OK\r\n+OK\r\n"));
+	assert_int_equal(place(&bed.replies, "+OK\r\n+OK\r\n+OK\r\n"), 0);
+	close_bed();
+}
+
+/* A page in a browser can send it to an address of the inner network, with commands in its body. */
+static void of_an_http_request_nothing_takes_effect(void **state)
+{
+	static const char *const requests[] = {"POST / HTTP/1.1\r\nSET a 1\r\n", "GET / x\r\nHost: a\r\nSET a 1\r\n"};
+
+	(void)state;
+	open_bed_of(true);
+	for (unsigned i = 0; i < 2; i++) {
+		connect_client();
+		bed.ended = false;
+		send_text(requests[i]);
+		until(is_closed);
+		assert_int_equal(count(&bed.replies, "-ERR this is no HTTP server"), i + 1);
+		close(bed.client);
+		bed.client = -1;
+	}
+	assert_int_equal(count(&bed.asked, "SET"), 0);
+	close_bed();
+}
+
+static bool has_failed(void)
+{
+	return bed.why[0] != '\0';
+}
+
+static void a_redis_before_7_is_refused(void **state)
+{
+	(void)state;
+	start_bed(true, true);
+	until(has_failed);
+	assert_string_equal(
+		bed.why, "the server is older than Redis 7.0; start the proxy with a Redis that it supports");
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -748,6 +815,9 @@ int main(void)
 		cmocka_unit_test(a_command_that_leaves_an_entry_no_room_is_refused),
 		cmocka_unit_test(a_malformed_line_behind_a_write_is_refused),
 		cmocka_unit_test(a_line_behind_a_write_may_begin_with_a_quoted_star),
+		cmocka_unit_test(a_client_that_ends_its_side_gets_all_replies),
+		cmocka_unit_test(of_an_http_request_nothing_takes_effect),
+		cmocka_unit_test(a_redis_before_7_is_refused),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_change_that_is_sent_again_and_refused_is_unknown),
