@@ -17,6 +17,7 @@
 #define SETTLE_NS        (2 * NS_S)
 #define FIRST_LEAD_NS    (500 * NS_MS)
 #define FAILOVER_NS      (10 * NS_MS)  /* a NIC that repeats a packet takes 1 ms */
+#define UNORDERED_NS     (20 * NS_MS)  /* added where packets overtake: the NIC repeats all behind */
 #define CUT_OFF_NS       (100 * NS_MS) /* stuck, and its counter is seen to stand still over vqps that fail over */
 #define FOUNDERS         3u
 #define STOP_NS_MAX      (6 * NS_MS)
@@ -418,7 +419,8 @@ static void stop_leader(struct smr_sim *sim, bool cut_off)
 {
 	struct world *world = sim->world;
 	unsigned stopped = leader_but(sim, SMR_SIM_MEMBERS_MAX);
-	uint64_t from_ns = world->now_ns, limit_ns = from_ns + (cut_off ? CUT_OFF_NS : FAILOVER_NS);
+	uint64_t from_ns = world->now_ns, limit_ns = from_ns + (cut_off ? CUT_OFF_NS : FAILOVER_NS) +
+						     (sim->network.unordered ? UNORDERED_NS : 0);
 
 	if (cut_off)
 		switch_writes(sim, stopped, 1);
