@@ -6,6 +6,8 @@
 
 #include "base/ensure.h"
 
+#define ABSENT_NS 100000000ull /* to the next look for a member that has joined, besides the rebalance time */
+
 static void group_move(struct group *group, enum group_state to)
 {
 	static const unsigned allowed[GROUP_STATES] = {
@@ -303,10 +305,28 @@ static void become_empty(struct group *group)
 	group_move(group, GROUP_EMPTY);
 }
 
+/* The leader of the next generation has joined: the one before if it has, else the first that has. NULL: none has. */
+static struct group_member *choose_leader(const struct group *group)
+{
+	struct group_member *first = NULL;
+
+	for (struct list *at = group->members.next; at != &group->members; at = at->next) {
+		struct group_member *member = member_of(at);
+
+		if (member->removed || member->wait != GROUP_WAITS_FOR_JOIN)
+			continue;
+		if (group_is_leader(group, member))
+			return member;
+		if (first == NULL)
+			first = member;
+	}
+	return first;
+}
+
 /* Those who are here begin a generation; dynamic members who are not are out. */
 static void complete(struct group *group, uint64_t now_ns)
 {
-	struct group_member *first = NULL;
+	struct group_member *leader;
 
 	list_for_each_safe (at, &group->members) {
 		struct group_member *member = member_of(at);
@@ -319,21 +339,23 @@ static void complete(struct group *group, uint64_t now_ns)
 		become_empty(group);
 		return;
 	}
+	leader = choose_leader(group);
+	if (leader == NULL) { /* static members that are absent: one joins, or their sessions end */
+		group->deadline_ns = now_ns + longest_rebalance(group) + ABSENT_NS;
+		return;
+	}
+	set_text(&group->leader_id, leader->id);
 	group->generation++;
 	list_for_each (at, &group->members) {
 		struct group_member *member = member_of(at);
 
 		if (member->removed || member->named)
 			continue;
-		if (first == NULL)
-			first = member;
 		clear_assignment(member);
 		member->deadline_ns = now_ns + member->session_ns;
 		make_due(member, KAFKA_NONE);
 	}
-	set_text(&group->protocol, choose_protocol(group, first));
-	if (group->leader_id == NULL)
-		set_text(&group->leader_id, first->id);
+	set_text(&group->protocol, choose_protocol(group, leader));
 	group->deadline_ns = now_ns + longest_rebalance(group);
 	group_move(group, GROUP_COMPLETING);
 }

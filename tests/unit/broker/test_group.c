@@ -282,6 +282,71 @@ static void a_static_member_comes_back_without_a_rebalance(void **state)
 	assert_int_equal(group_heartbeat(group, text("b"), text("i"), 1, now), KAFKA_NONE);
 }
 
+/* Members that send heartbeats and do not join again. */
+static void stay_away(const char *const *ids, unsigned count)
+{
+	for (unsigned i = 0; i < REBALANCE / SESSION * 2 && group->state == GROUP_PREPARING; i++) {
+		now += SESSION / 2;
+		for (unsigned k = 0; k < count; k++)
+			assert_int_equal(heartbeat(ids[k], 1), KAFKA_REBALANCE_IN_PROGRESS);
+		group_tick(group, now);
+	}
+}
+
+static void make_two_static(struct group_member **a, struct group_member **b)
+{
+	assert_int_equal(join_as("", "a", "i", "m", true, a), KAFKA_NONE);
+	assert_int_equal(join_as("", "b", "k", "m", true, b), KAFKA_NONE);
+	now += DELAY;
+	group_tick(group, now);
+	expect_answer(*a, KAFKA_NONE);
+	expect_answer(*b, KAFKA_NONE);
+	assert_true(group_is_leader(group, *a));
+	assert_int_equal(sync_as("a", 1, "a", "b"), KAFKA_NONE);
+	expect_answer(*a, KAFKA_NONE);
+}
+
+/* It assigns nothing: every generation would end without an assignment. */
+static void an_absent_static_member_leads_no_generation(void **state)
+{
+	static const char *const absent[] = {"a"};
+	struct group_member *a, *b;
+
+	(void)state;
+	make_two_static(&a, &b);
+	assert_int_equal(join_as("b", "y", "k", "other", true, &b), KAFKA_NONE);
+	stay_away(absent, 1);
+	assert_int_equal(group->state, GROUP_COMPLETING);
+	assert_true(group_is_leader(group, b));
+	assert_int_equal(group->member_count, 2);
+	expect_answer(b, KAFKA_NONE);
+	assert_int_equal(sync_as("b", 2, "a", "b"), KAFKA_NONE);
+	assert_int_equal(group->state, GROUP_STABLE);
+	expect_answer(b, KAFKA_NONE);
+}
+
+static void a_generation_begins_when_a_static_member_is_there(void **state)
+{
+	static const char *const absent[] = {"a", "b"};
+	struct group_member *a, *b, *c;
+
+	(void)state;
+	make_two_static(&a, &b);
+	c = join("c");
+	assert_int_equal(group->state, GROUP_PREPARING);
+	assert_int_equal(group_member_leave(group, text("c"), text(NULL), now), KAFKA_NONE);
+	expect_answer(c, KAFKA_UNKNOWN_MEMBER_ID);
+	stay_away(absent, 2);
+	assert_int_equal(group->state, GROUP_PREPARING);
+	assert_int_equal(group->generation, 1);
+	assert_int_equal(join_as("b", "y", "k", "m", true, &b), KAFKA_NONE);
+	stay_away(absent, 1);
+	stay_away(absent, 1); /* its time has begun again meanwhile */
+	assert_int_equal(group->generation, 2);
+	assert_true(group_is_leader(group, b));
+	expect_answer(b, KAFKA_NONE);
+}
+
 static void changed_metadata_makes_a_new_generation(void **state)
 {
 	struct group_member *a, *b;
@@ -425,6 +490,8 @@ int main(void)
 		GROUP_TEST(members_that_wait_for_a_dead_leader_go_on_without_it),
 		GROUP_TEST(a_new_member_gets_its_id_first),
 		GROUP_TEST(a_static_member_comes_back_without_a_rebalance),
+		GROUP_TEST(an_absent_static_member_leads_no_generation),
+		GROUP_TEST(a_generation_begins_when_a_static_member_is_there),
 		GROUP_TEST(changed_metadata_makes_a_new_generation),
 		GROUP_TEST(a_member_of_another_protocol_is_refused),
 		GROUP_TEST(only_members_of_the_generation_commit),
