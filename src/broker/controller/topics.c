@@ -427,7 +427,7 @@ void topics_retain(struct topics *topics, int64_t now_ms)
 
 			if (partition == NULL)
 				continue;
-			moved |= partition_log_retain(partition->log, now_ms, partition->leads);
+			moved |= partition_log_retain(partition->log, partition->hw, now_ms, partition->leads);
 			producer_state_expire(&partition->log->producers, now_ms - PRODUCER_STATE_EXPIRY_MS);
 		}
 	if (moved)

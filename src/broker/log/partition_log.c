@@ -511,7 +511,7 @@ static bool is_expired(const struct partition_log *log, const struct segment *se
 	       (config->retention_bytes >= 0 && bytes - segment->bytes >= config->retention_bytes);
 }
 
-bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_roll)
+bool partition_log_retain(struct partition_log *log, int64_t hw, int64_t now_ms, bool may_roll)
 {
 	int64_t bytes = partition_log_bytes(log), start = log->start_offset;
 	struct hf_error error;
@@ -519,7 +519,7 @@ bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_ro
 	list_for_each (at, &log->segments) {
 		struct segment *segment = segment_of(at);
 
-		if (segment->bytes == 0 || !is_expired(log, segment, bytes, now_ms))
+		if (segment->bytes == 0 || segment->next_offset > hw || !is_expired(log, segment, bytes, now_ms))
 			break;
 		/* The last one is rolled first, so that offsets go on where they are. */
 		if (at == log->segments.prev && (!may_roll || log->failed || log->granted || roll(log, &error) != 0))

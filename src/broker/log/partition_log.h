@@ -110,9 +110,9 @@ bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_
 
 /* Gives up records below `offset` (at most the end), and deletes segments that have no other. */
 void partition_log_advance_start(struct partition_log *log, int64_t offset);
-/* Applies retention.ms, retention.bytes and segment.ms; true: the log changed. may_roll: only the leader rolls (R-B18).
- * */
-bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_roll);
+/* Applies retention.ms, retention.bytes and segment.ms to segments that end at most at `hw`; true: the log changed.
+ * may_roll: only the leader rolls (R-B18). */
+bool partition_log_retain(struct partition_log *log, int64_t hw, int64_t now_ms, bool may_roll);
 
 /* ---- as a follower has it (replica_log.c): the same bytes at the same places as the leader (R-B18) ---- */
 

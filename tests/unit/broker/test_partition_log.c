@@ -394,12 +394,17 @@ static void what_is_old_or_too_much_is_deleted(void **state)
 	for (unsigned i = 0; i < 100; i++)
 		append(5);
 	partition_log->config.retention_bytes = 2 * SEGMENT_BYTES;
-	assert_true(partition_log_retain(partition_log, T0, true));
+	/* Records above the high watermark stay, and segments that have some. */
+	assert_false(partition_log_retain(partition_log, 1, T0, true));
+	partition_log->config.retention_ms = 1000;
+	assert_false(partition_log_retain(partition_log, 1, T0 + 1000000, true));
+	partition_log->config.retention_ms = -1;
+	assert_true(partition_log_retain(partition_log, 500, T0, true));
 	assert_true(partition_log_bytes(partition_log) >= 2 * SEGMENT_BYTES - 1000);
 	assert_true(partition_log_bytes(partition_log) < 3 * SEGMENT_BYTES);
 	assert_int_equal(read_all(partition_log->start_offset), 500);
 	partition_log->config.retention_ms = 1000;
-	assert_true(partition_log_retain(partition_log, T0 + 1000000, true));
+	assert_true(partition_log_retain(partition_log, 500, T0 + 1000000, true));
 	assert_int_equal(partition_log->start_offset, 500);
 	assert_int_equal(append(1), 500);
 }
