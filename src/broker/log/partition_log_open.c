@@ -10,7 +10,7 @@
 #include "broker/log/partition_log_parts.h"
 
 #define NAME_DIGITS     20
-#define CHECKPOINT_MOST (16u << 20)
+#define CHECKPOINT_MOST (80u << 20)
 
 static struct segment *segment_of(struct list *node)
 {

@@ -139,38 +139,38 @@ void producer_state_free(struct producer_state *state)
 
 size_t producer_state_snapshot_bytes(const struct producer_state *state)
 {
-	return SNAPSHOT_HEAD_BYTES + (size_t)state->count * SNAPSHOT_ENTRY_BYTES;
+	size_t bytes = SNAPSHOT_HEAD_BYTES;
+
+	for (const struct producer *producer = state->producers; producer != NULL; producer = producer->next)
+		bytes += producer->count * SNAPSHOT_ENTRY_BYTES;
+	return bytes;
+}
+
+static void put_entry(uint8_t *at, const struct producer *producer, const struct producer_batch *batch)
+{
+	put_be64(at, (uint64_t)producer->id);
+	put_be16(at + 8, (uint16_t)producer->epoch);
+	put_be32(at + 10, (uint32_t)batch->last_sequence);
+	put_be32(at + 22, (uint32_t)(batch->last_sequence - batch->first_sequence) & INT32_MAX);
+	put_be64(at + 14, (uint64_t)batch->base_offset + get_be32(at + 22));
+	put_be64(at + 26, (uint64_t)batch->timestamp_ms);
+	put_be32(at + 34, UINT32_MAX);
+	put_be64(at + 38, UINT64_MAX);
 }
 
 void producer_state_snapshot(const struct producer_state *state, uint8_t *to)
 {
-	size_t bytes = SNAPSHOT_HEAD_BYTES;
-	int32_t count = 0;
+	uint8_t *at = to + SNAPSHOT_HEAD_BYTES;
+	uint32_t count = 0;
 
 	for (const struct producer *producer = state->producers; producer != NULL; producer = producer->next) {
-		const struct producer_batch *last;
-		uint8_t *at = to + bytes;
-
-		if (producer->count == 0)
-			continue;
-		last = &producer->batches[producer->count - 1];
-		put_be64(at, (uint64_t)producer->id);
-		put_be16(at + 8, (uint16_t)producer->epoch);
-		put_be32(at + 10, (uint32_t)last->last_sequence);
-		put_be32(at + 22, (uint32_t)(last->last_sequence - last->first_sequence) & INT32_MAX);
-		put_be64(at + 14, (uint64_t)last->base_offset + get_be32(at + 22));
-		put_be64(at + 26, (uint64_t)last->timestamp_ms);
-		put_be32(at + 34, UINT32_MAX);
-		put_be64(at + 38, UINT64_MAX);
-		bytes += SNAPSHOT_ENTRY_BYTES;
-		count++;
+		for (unsigned i = 0; i < producer->count; i++, at += SNAPSHOT_ENTRY_BYTES)
+			put_entry(at, producer, &producer->batches[i]);
+		count += producer->count;
 	}
-	/* Those without a batch leave their room at the end: zeros, which Kafka does not read. */
-	memset(to + bytes, 0, producer_state_snapshot_bytes(state) - bytes);
 	put_be16(to, SNAPSHOT_VERSION);
-	put_be32(to + SNAPSHOT_CRC_FROM, (uint32_t)count);
-	put_be32(to + SNAPSHOT_CRC_AT,
-		crc32c(0, to + SNAPSHOT_CRC_FROM, producer_state_snapshot_bytes(state) - SNAPSHOT_CRC_FROM));
+	put_be32(to + SNAPSHOT_CRC_FROM, count);
+	put_be32(to + SNAPSHOT_CRC_AT, crc32c(0, to + SNAPSHOT_CRC_FROM, (size_t)(at - to) - SNAPSHOT_CRC_FROM));
 }
 
 int producer_state_restore(struct producer_state *state, const uint8_t *at, size_t bytes, int64_t now_ms)

@@ -6,7 +6,8 @@
  *   i16 version 1, u32 CRC32C of what follows, i32 count, of each:
  *   i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp (ms), i32 -1, i64 -1
  *
- * Big-endian. Pure but for memory. */
+ * Big-endian. A producer has an entry for each of its batches, the oldest first. Kafka writes an entry for the newest
+ * batch alone; of several entries of a producer it reads the last one. Pure but for memory. */
 #ifndef HOLDFAST_BROKER_PRODUCER_STATE_H
 #define HOLDFAST_BROKER_PRODUCER_STATE_H
 

@@ -360,6 +360,9 @@ static void producers_are_known_after_a_restart(void **state)
 		open_log(i == 0);
 		assert_int_equal(append_as(7, 3, 299, 1, 0, &result), KAFKA_NONE);
 		assert_int_equal(result.base_offset, 299);
+		assert_int_equal(append_as(7, 3, 295, 1, 0, &result), KAFKA_NONE); /* the oldest of the last five */
+		assert_int_equal(result.base_offset, 295);
+		assert_int_equal(append_as(7, 3, 294, 1, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE);
 		assert_int_equal(append_as(7, 3, 301, 1, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE);
 		assert_int_equal(append_as(7, 2, 300, 1, 0, &result), KAFKA_INVALID_PRODUCER_EPOCH);
 	}
