@@ -375,6 +375,44 @@ static void a_leader_that_has_failed_alone_waits_for_another_replica(void **stat
 	assert_int_equal(append(partition_at(returning)), KAFKA_NONE);
 }
 
+/* ---- a registration that was not applied ---- */
+
+static bool is_open(void)
+{
+	return broker_at(returning) != NULL;
+}
+
+static bool has_joined(void)
+{
+	return broker_at(returning)->quorum.registered;
+}
+
+static bool has_no_leader(void)
+{
+	return known_at((returning + 1) % BROKERS)->leader < 0;
+}
+
+/* The replica of the controller's log fails before: the logs are as short as they were (R-B22). */
+static void a_registration_that_was_not_applied_makes_no_log_whole(void **state)
+{
+	(void)state;
+	returning = leading();
+	for (unsigned i = 1; i < BROKERS; i++) {
+		lose_directory((returning + i) % BROKERS);
+		append_until_out();
+	}
+	assert_int_equal(known()->isr.count, 1);
+	process_crash(all.brokers[returning].process);
+	run_until(has_no_leader);
+	process_start(all.brokers[returning].process);
+	run_until(is_open);
+	assert_false(has_joined());
+	all.brokers[returning].broker->quorum.failed = true;
+	run_until(has_joined);
+	world_run_until(&world, world.now_ns + NS_S);
+	assert_true(has_no_leader());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +426,7 @@ int main(void)
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 		REPLICAS_TEST(a_leader_that_has_failed_alone_waits_for_another_replica),
+		REPLICAS_TEST(a_registration_that_was_not_applied_makes_no_log_whole),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);
