@@ -413,6 +413,47 @@ static void a_registration_that_was_not_applied_makes_no_log_whole(void **state)
 	assert_true(has_no_leader());
 }
 
+/* ---- commands that wait ---- */
+
+static unsigned refused;
+
+static void told(struct proposal *proposal, const struct controller_result *result)
+{
+	(void)proposal;
+	refused += result->error != KAFKA_NONE;
+}
+
+static unsigned count_entries(const struct quorum *quorum)
+{
+	unsigned count = 0;
+
+	for (const struct list *at = quorum->entries.next; at != &quorum->entries; at = at->next)
+		count++;
+	return count;
+}
+
+static void commands_of_clients_that_wait_are_limited(void **state)
+{
+	static struct proposal proposals[QUORUM_WAITING_MAX + 10];
+	struct broker *broker = all.brokers[0].broker;
+	char name[16];
+
+	(void)state;
+	refused = 0;
+	for (unsigned i = 1; i < BROKERS; i++)
+		process_crash(all.brokers[i].process);
+	for (unsigned i = 0; i < 10; i++)
+		broker_create_offsets(broker, NULL);
+	assert_int_equal(count_entries(&broker->quorum), 1);
+	for (unsigned i = 0; i < QUORUM_WAITING_MAX + 10; i++) {
+		snprintf(name, sizeof(name), "t%u", i);
+		proposals[i] = (struct proposal){.done = told};
+		broker_create_topic(broker, request_text(name), 1, &proposals[i]);
+	}
+	assert_int_equal(count_entries(&broker->quorum), QUORUM_WAITING_MAX);
+	assert_int_equal(refused, 11);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -427,6 +468,7 @@ int main(void)
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 		REPLICAS_TEST(a_leader_that_has_failed_alone_waits_for_another_replica),
 		REPLICAS_TEST(a_registration_that_was_not_applied_makes_no_log_whole),
+		REPLICAS_TEST(commands_of_clients_that_wait_are_limited),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);

@@ -157,14 +157,37 @@ static void fail_proposal(struct proposal *proposal, const char *why)
 		proposal->done(proposal, &result);
 }
 
+/* The commands that wait; *same_out: one of them creates this topic already. */
+static unsigned count_waiting(
+	const struct quorum *quorum, const struct kafka_controller_command *command, bool *same_out)
+{
+	unsigned waiting = 0;
+
+	*same_out = false;
+	for (const struct list *at = quorum->entries.next; at != &quorum->entries; at = at->next, waiting++) {
+		const struct quorum_entry *entry = container_of(at, const struct quorum_entry, node);
+
+		*same_out |= command->kind == CONTROLLER_CREATE_TOPIC && entry->kind == CONTROLLER_CREATE_TOPIC &&
+			     codec_compare(entry->topic, command->topic) == 0;
+	}
+	return waiting;
+}
+
 void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal)
 {
+	bool is_leaders = command->kind == CONTROLLER_SET_ISR || command->kind == CONTROLLER_RESIGN, same;
 	struct quorum_entry *entry;
 
 	if (quorum->smr == NULL) {
 		fail_proposal(proposal, "the controller's log has failed at this broker; it restarts");
 		return;
 	}
+	if (!is_leaders && count_waiting(quorum, command, &same) >= QUORUM_WAITING_MAX) {
+		fail_proposal(proposal, "too many commands wait for the controller, which has no majority or is slow");
+		return;
+	}
+	if (!is_leaders && same && proposal == NULL)
+		return;
 	entry = make_entry(command);
 	if (entry == NULL || entry->bytes > hf_smr_request_bytes_max(quorum->smr)) {
 		free(entry);

@@ -42,6 +42,7 @@ struct quorum_owner {
 };
 
 #define CONTROLLER_PATH_BYTES 288u
+#define QUORUM_WAITING_MAX    1000u /* commands of clients; beyond them a client is refused */
 
 struct quorum {
 	struct broker *broker; /* NULL: not open */
@@ -71,6 +72,8 @@ int quorum_open(struct quorum *quorum, struct broker *broker, const struct quoru
 	struct hf_error *error);
 void quorum_close(struct quorum *quorum); /* proposals are dropped without a word */
 
+/* A topic that waits to be created is not proposed again where nobody waits for it. Beyond QUORUM_WAITING_MAX commands
+ * the proposal fails, other than a leader's own. */
 void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal);
 /* Whether this broker's session goes on, as far as it can know: it may lead. */
 bool quorum_has_lease(const struct quorum *quorum);
