@@ -5,6 +5,7 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "broker/log/records.h"
 #include "sim/broker/brokers.h"
 #include "tests/unit/broker/batches.h"
 
@@ -454,6 +455,64 @@ static void commands_of_clients_that_wait_are_limited(void **state)
 	assert_int_equal(refused, 11);
 }
 
+/* ---- offsets that cannot be read ---- */
+
+static struct partition *offsets_at(unsigned broker)
+{
+	return topics_partition(&broker_at(broker)->topics, request_text(GROUPS_TOPIC), 0);
+}
+
+static bool coordinates(void)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (broker_at(i) != NULL && offsets_at(i) != NULL && offsets_at(i)->leads) {
+			sick = i;
+			return offsets_at(i)->in_sync == BROKERS && groups_check(&broker_at(i)->groups) == KAFKA_NONE;
+		}
+	return false;
+}
+
+static bool offsets_are_replicated(void)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (offsets_at(i)->hw != partition_log_end(offsets_at(sick)->log))
+			return false;
+	return true;
+}
+
+static bool another_leads_offsets(void)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != sick && offsets_at(i)->leads) {
+			returning = i;
+			return broker_has_lease(broker_at(i));
+		}
+	return false;
+}
+
+static void a_coordinator_without_all_offsets_serves_none(void **state)
+{
+	static uint8_t data[1024];
+	const uint8_t key[] = {0, 1, 0xff}; /* an offset, and nothing of it */
+	struct records_writer records;
+	struct append_result result;
+
+	(void)state;
+	broker_create_offsets(all.brokers[0].broker, NULL);
+	run_until(coordinates);
+	records_start(&records, data, sizeof(data));
+	assert_true(records_add(&records, 1, (struct codec_bytes){key, sizeof(key)}, (struct codec_bytes){NULL, -1}));
+	assert_int_equal(partition_append(offsets_at(sick), data, records_finish(&records, BATCH_NO_PRODUCER, -1, -1),
+				 1, &result),
+		KAFKA_NONE);
+	run_until(offsets_are_replicated);
+	process_crash(all.brokers[sick].process);
+	run_until(another_leads_offsets);
+	assert_int_equal(groups_check(&broker_at(returning)->groups), KAFKA_COORDINATOR_LOAD_IN_PROGRESS);
+	groups_expire(&all.brokers[returning].broker->groups);
+	assert_int_equal(groups_check(&broker_at(returning)->groups), KAFKA_COORDINATOR_LOAD_IN_PROGRESS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -469,6 +528,7 @@ int main(void)
 		REPLICAS_TEST(a_leader_that_has_failed_alone_waits_for_another_replica),
 		REPLICAS_TEST(a_registration_that_was_not_applied_makes_no_log_whole),
 		REPLICAS_TEST(commands_of_clients_that_wait_are_limited),
+		REPLICAS_TEST(a_coordinator_without_all_offsets_serves_none),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);

@@ -232,6 +232,10 @@ void groups_expire(struct groups *groups)
 {
 	int64_t limit_ms = broker_now_ms(groups->broker) - groups->broker->config.offsets_retention_minutes * 60000;
 
+	if (groups->failed_epoch >= 0) { /* there may be memory now */
+		groups->failed_epoch = -1;
+		groups_follow(groups);
+	}
 	if (groups->epoch < 0)
 		return;
 	for (unsigned i = 0; i < groups->count; i++)
@@ -251,6 +255,8 @@ enum kafka_error groups_check(const struct groups *groups)
 	/* One broker makes the topic with the first commit. */
 	bool none = groups->broker->journal != NULL && offsets_of(groups) == NULL;
 
+	if (groups->failed_epoch >= 0 && broker_has_lease(groups->broker))
+		return KAFKA_COORDINATOR_LOAD_IN_PROGRESS;
 	/* Without a lease another broker may coordinate already: what is in memory here is not the newest then (B9). */
 	return (groups->epoch >= 0 || none) && broker_has_lease(groups->broker) ? KAFKA_NONE : KAFKA_NOT_COORDINATOR;
 }
@@ -274,7 +280,7 @@ static void drop_all(struct groups *groups)
 	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
 	groups->count = 0;
 	groups->snapshot_bytes = 0;
-	groups->epoch = -1;
+	groups->epoch = groups->failed_epoch = -1;
 }
 
 void groups_follow(struct groups *groups)
@@ -283,7 +289,9 @@ void groups_follow(struct groups *groups)
 	int32_t epoch = partition != NULL && partition->leads ? partition->leader_epoch : -1;
 	struct hf_error error;
 
-	if (epoch == groups->epoch)
+	if (epoch == groups->epoch && groups->failed_epoch < 0)
+		return;
+	if (epoch >= 0 && epoch == groups->failed_epoch)
 		return;
 	if (groups->broker->journal != NULL) { /* the topic was made by the first commit */
 		groups->epoch = epoch;
@@ -292,9 +300,16 @@ void groups_follow(struct groups *groups)
 	drop_all(groups);
 	if (epoch < 0)
 		return;
-	if (groups_log_load(groups, &error) != 0)
-		log_error("broker: %s", error.text);
-	groups->epoch = epoch;
+	if (groups_log_load(groups, &error) == 0) {
+		groups->epoch = epoch;
+		return;
+	}
+	drop_all(groups); /* half of the offsets would send consumers back to the beginning */
+	groups->failed_epoch = epoch;
+	log_error("broker: %s. This broker leads it and serves no group: clients get COORDINATOR_LOAD_IN_PROGRESS. It "
+		  "reads "
+		  "the topic again at the next check of retention",
+		error.text);
 }
 
 int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error)
@@ -302,8 +317,11 @@ int groups_open(struct groups *groups, struct broker *broker, struct hf_error *e
 	struct partition *partition;
 	int rc;
 
-	*groups = (struct groups){
-		.broker = broker, .timer = {.fire = groups_due}, .budget = {.most = GROUPS_MEMBERS_BYTES}, .epoch = -1};
+	*groups = (struct groups){.broker = broker,
+		.timer = {.fire = groups_due},
+		.budget = {.most = GROUPS_MEMBERS_BYTES},
+		.epoch = -1,
+		.failed_epoch = -1};
 	list_init(&groups->snapshot.wait.node);
 	flights_init(&groups->flights);
 	partition = offsets_of(groups);

@@ -6,7 +6,8 @@
  * the disk and in every log of the isr. Members are not kept: after a restart they join again.
  *
  * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
- * drops all when another one leads. A commit is answered and taken over when it is replicated (flights.h).
+ * drops all when another one leads. When it cannot read all, it serves none, and tries again with its retention checks.
+ * A commit is answered and taken over when it is replicated (flights.h).
  *
  * Memory: members share GROUPS_MEMBERS_BYTES. Offsets are at most one for each partition in each of GROUPS_MAX groups,
  * with metadata of at most offset.metadata.max.bytes.
@@ -48,14 +49,16 @@ struct groups {
 	} snapshot;
 	struct flights flights;
 	struct hf_timer timer;
-	int32_t epoch; /* of the leader that they were read in; -1: this broker does not coordinate */
+	int32_t epoch;        /* of the leader that they were read in; -1: this broker does not coordinate */
+	int32_t failed_epoch; /* in which they could not be read; -1: none */
 };
 
 /* Reads the offsets, if the topic is there. -EBADMSG, -ENOMEM, with words. */
 int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error);
 /* After the leader of the topic changed: reads, or drops. */
 void groups_follow(struct groups *groups);
-/* KAFKA_NONE when this broker coordinates groups; NOT_COORDINATOR. */
+/* KAFKA_NONE when this broker coordinates groups; NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS: the offsets could not
+ * be read, and none are served. */
 enum kafka_error groups_check(const struct groups *groups);
 void groups_close(struct groups *groups);
 

@@ -30,5 +30,7 @@ void list_groups_handle(struct request *request)
 	}
 	if (response.groups.at == NULL)
 		response.error_code = KAFKA_COORDINATOR_NOT_AVAILABLE;
+	else if (groups->failed_epoch >= 0)
+		response.error_code = KAFKA_COORDINATOR_LOAD_IN_PROGRESS;
 	request_answer(request, &response);
 }
