@@ -92,7 +92,7 @@ def lines_are_produced_and_consumed_over_rails_and_without(directory):
     with _Broker(directory, node=_node("broker", 1, 18515)) as broker:
         (pathlib.Path(directory) / "client.json").write_text(json.dumps(_node("client", 2, 18515)))
         for topic, more in (("rails", ["--config", "client.json"]), ("tcp", [])):
-            to = ["--broker", broker.address, "--topic", topic, *more]
+            to = ["--brokers", broker.address, "--topic", topic, *more]
             made = subprocess.run([program.HOLDFAST, "produce", *to], cwd=directory, input=NUMBERS, text=True,
                                   capture_output=True, timeout=60)
             assert made.returncode == 0, made.stderr
@@ -101,6 +101,20 @@ def lines_are_produced_and_consumed_over_rails_and_without(directory):
             assert _read(broker, topic) == NUMBERS
         wrong = program.run(directory, "consume", *to, "--partition", "7", check=2)
         assert "the topic tcp has 1 partitions, numbered from 0" in wrong.stderr, wrong.stderr
+
+
+def a_wait_without_a_record_ends(directory):
+    with _Broker(directory) as broker:
+        client = _Client(broker)
+        client.ask(METADATA, 4, struct.pack(">i", 1) + _text("empty") + b"\x01")
+        for option in ("--brokers", "--broker"):  # the earlier spelling
+            done = program.run(directory, "consume", option, broker.address, "--topic", "empty", "--timeout", "0.2", check=1)
+            assert "no record came within --timeout" in done.stderr, done.stderr
+        broker.stop()
+        done = subprocess.run([program.HOLDFAST, "produce", "--brokers", broker.address, "--topic", "empty", "--timeout", "0.2"],
+                              cwd=directory, input=NUMBERS, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 1 and "no record was acknowledged within --timeout" in done.stderr, done
+        program.run(directory, "consume", "--brokers", broker.address, "--topic", "empty", "--timeout", "x", check=2)
 
 
 def every_codec_and_an_idempotent_producer_work(directory):
@@ -140,7 +154,7 @@ def a_waiting_consumer_gets_what_is_produced(directory):
 def lines_that_cannot_be_written_are_not_committed(directory):
     with _Broker(directory, group_initial_rebalance_delay_ms=0) as broker:
         _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
-        group = [program.HOLDFAST, "consume", "--broker", broker.address, "--topic", "numbers", "--group", "g"]
+        group = [program.HOLDFAST, "consume", "--brokers", broker.address, "--topic", "numbers", "--group", "g"]
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run(group, cwd=directory, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert done.returncode == 1 and "standard output cannot be written" in done.stderr, done

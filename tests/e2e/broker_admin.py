@@ -86,7 +86,7 @@ def topics_are_created_listed_described_and_deleted(directory):
         assert _run(directory, "topics", of.address, "delete", "three").stdout == "deleted topic three\n"
         assert _json(directory, "topics", of.address, "delete", "default") == {"topic": "default", "deleted": True}
         assert _json(directory, "topics", of.address) == {"topics": []}
-        program.run(directory, "consume", "--broker", of.address, "--topic", "__consumer_offsets", "--exit", check=0)
+        program.run(directory, "consume", "--brokers", of.address, "--topic", "__consumer_offsets", "--exit", check=0)
         assert _json(directory, "topics", of.address, "describe", "__consumer_offsets")["partitions"] == [
             {"partition": 0, "leader": 1, "epoch": 0, "replicas": [1], "isr": [1], "offline": []}]
 
@@ -119,7 +119,7 @@ def members_are_shown_with_their_partitions(directory):
         _run(directory, "topics", of.address, "create", "numbers", "--partitions", "3")
         members = [subprocess.Popen(["kcat", "-b", of.address, "-G", "live", "-X", "client.id=reader", "numbers"],
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)] if shutil.which("kcat") else []
-        members.append(program.start(directory, "consume", "--broker", of.address, "--group", "live", "numbers"))
+        members.append(program.start(directory, "consume", "--brokers", of.address, "--group", "live", "numbers"))
 
         def both():
             listed = _json(directory, "groups", of.address)["groups"]

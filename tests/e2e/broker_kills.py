@@ -188,7 +188,7 @@ def _follow_leaders(directory, rails):
         _kcat(cluster, "-L", "-t", TOPIC)
         sides = {}
         for number, side in enumerate(("produce", "consume")):
-            sides[side] = [program.HOLDFAST, side, "--broker", cluster.address, "--topic", TOPIC]
+            sides[side] = [program.HOLDFAST, side, "--brokers", cluster.address, "--topic", TOPIC]
             if rails:
                 path = pathlib.Path(directory, f"{side}.json")
                 path.write_text(json.dumps(cluster.client(side, number)))

@@ -96,12 +96,12 @@ def records_outlive_the_broker_that_leads(directory):
         for name in ("grants_total", "replicated_bytes_total"):  # nothing went over TCP for want of a rail
             assert any(count[name] for count in counts), counts
         for config in ([], ["--config", str(path)]):
-            done = program.run(directory, "consume", "--broker", cluster.address, "--topic", "numbers", "--exit", *config, check=0)
+            done = program.run(directory, "consume", "--brokers", cluster.address, "--topic", "numbers", "--exit", *config, check=0)
             assert done.stdout == "".join(lines), done.stdout[-200:]
 
 
 def _produce(cluster, path, lines):
-    done = subprocess.run([program.HOLDFAST, "produce", "--broker", cluster.address, "--topic", "numbers", "--partition", "0",
+    done = subprocess.run([program.HOLDFAST, "produce", "--brokers", cluster.address, "--topic", "numbers", "--partition", "0",
                            "--config", str(path)], input="".join(lines), text=True, capture_output=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
 

@@ -84,14 +84,17 @@ static int read_on(struct consuming *consuming)
 		if (n > 0 && (fflush(stdout) != 0 || ferror(stdout))) /* what is not written must not be committed */
 			return errno == 0 ? -EIO : -errno;
 		consuming->count += (uint64_t)n;
+		consuming->client->told = consuming->count;
 		if (options->count > 0 && consuming->count == options->count)
 			return 0;
 		if (n > 0)
 			continue;
 		if (options->exits && at_end(consuming))
 			return 0;
-		records_wait(consuming->client, options,
+		rc = records_wait(consuming->client, options,
 			hf_consumer_partitions(consuming->consumer, options->topics[0]) > 0);
+		if (rc != 0)
+			return rc;
 	}
 	return 0;
 }
@@ -134,6 +137,13 @@ static int consume(struct records_client *client, const struct records_options *
 	hf_consumer_close(consuming.consumer);
 	if (ferror(stdout))
 		return cli_fail("consume", "standard output cannot be written: %s", strerror(-rc));
+	if (rc == -ETIMEDOUT && cli_flush("consume") == EXIT_DONE)
+		return cli_fail("consume",
+			"no record came within --timeout (%.3g s), after %llu. Look at the topic with `holdfast topics "
+			"--brokers %s "
+			"describe %s`",
+			(double)options->timeout_ns / 1e9, (unsigned long long)consuming.count, options->broker,
+			options->topics[0]);
 	if (rc != 0)
 		return cli_refuse("consume", "cannot read on: %s",
 			consuming.error.text[0] != '\0' ? consuming.error.text : strerror(-rc));

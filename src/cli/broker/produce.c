@@ -46,7 +46,8 @@ static int send_line(struct records_client *client, struct hf_producer *producer
 	int rc;
 
 	while ((rc = hf_producer_send(producer, &record, delivered, client)) == -EAGAIN && !process_interrupted())
-		records_wait(client, options, client->told > 0);
+		if (records_wait(client, options, client->told > 0) != 0)
+			return -ETIMEDOUT;
 	return rc;
 }
 
@@ -60,14 +61,17 @@ static int send_lines(struct records_client *client, struct hf_producer *produce
 
 	while (rc >= 0 && !process_interrupted()) {
 		rc = lines_next(lines, LINE_BYTES, &line, &bytes);
-		if (rc == 0)
+		if (rc == 0 && hf_producer_pending(producer) > 0)
+			rc = records_wait(client, options, client->told > 0);
+		else if (rc == 0)
 			(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
 		else if (rc > 0)
 			rc = send_line(client, producer, options, line, bytes);
 	}
 	hf_producer_flush(producer);
-	while (hf_producer_pending(producer) > 0 && !process_interrupted())
-		records_wait(client, options, client->told > 0);
+	while (rc != -ETIMEDOUT && hf_producer_pending(producer) > 0 && !process_interrupted())
+		if (records_wait(client, options, client->told > 0) != 0)
+			rc = -ETIMEDOUT;
 	if (rc >= 0 || rc == -ENODATA)
 		rc = hf_producer_pending(producer) > 0 ? -EINTR : 0;
 	return rc;
@@ -88,6 +92,13 @@ static int produce(struct records_client *client, const struct records_options *
 		rc = send_lines(client, producer, options, &lines);
 	lines_close(&lines);
 	hf_producer_close(producer);
+	if (rc == -ETIMEDOUT)
+		return cli_fail("produce",
+			"no record was acknowledged within --timeout (%.3g s); %llu were before, and others may be in "
+			"the log. Look "
+			"at the topic with `holdfast topics --brokers %s describe %s`",
+			(double)options->timeout_ns / 1e9, (unsigned long long)(client->told - client->failed),
+			options->broker, options->topics[0]);
 	if (rc != 0)
 		return cli_refuse("produce", "a record was not taken: %s", strerror(-rc));
 	return client->failed == 0 ? EXIT_DONE

@@ -9,7 +9,9 @@
 #include "cli/cli.h"
 #include "cli/process.h"
 
-#define SILENT_NS 3000000000ull
+#define SILENT_NS      3000000000ull
+#define TIMEOUT_MOST_S 3600
+#define SECOND_NS      1e9
 
 static bool parse_number(const char *text, int64_t most, int64_t *out)
 {
@@ -138,20 +140,27 @@ static bool take_of_consume(struct records_options *options, int option)
 
 static int parse(int argc, char **argv, struct records_options *options)
 {
-	static const struct option longs[] = {{"broker", required_argument, NULL, 'b'},
+	static const struct option longs[] = {{"brokers", required_argument, NULL, 'b'},
 		{"topic", required_argument, NULL, 't'}, {"partition", required_argument, NULL, 'p'},
 		{"config", required_argument, NULL, 'C'}, {"key", required_argument, NULL, 'k'},
 		{"key-separator", required_argument, NULL, 'K'}, {"delimiter", required_argument, NULL, 'D'},
 		{"codec", required_argument, NULL, 'z'}, {"from", required_argument, NULL, 'o'},
 		{"count", required_argument, NULL, 'c'}, {"exit", no_argument, NULL, 'e'},
-		{"group", required_argument, NULL, 'G'}, {0}};
+		{"group", required_argument, NULL, 'G'}, {"timeout", required_argument, NULL, 'T'}, {0}};
 	bool consumes = strcmp(options->command, "consume") == 0;
-	int c;
+	int c, status = EXIT_DONE;
 
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:b:t:p:k:K:D:z:o:c:eG:", longs, NULL)) != -1) {
 		if (c == '?' || c == ':')
 			return cli_refuse_option(options->command, argv, c);
+		if (c == 'T') {
+			status = cli_take_number(options->command, "timeout", optarg, 0.001, TIMEOUT_MOST_S, SECOND_NS,
+				&options->timeout_ns);
+			if (status != EXIT_DONE)
+				return status;
+			continue;
+		}
 		if (!(consumes ? take_of_consume : take_of_produce)(options, c))
 			return cli_refuse(options->command,
 				"-%c %s makes no sense here; `holdfast help %s` says what does", c,
@@ -162,7 +171,7 @@ static int parse(int argc, char **argv, struct records_options *options)
 	if (optind < argc)
 		return cli_refuse_option(options->command, argv, -1);
 	if (options->broker == NULL || options->topic_count == 0)
-		return cli_refuse(options->command, "--broker HOST:PORT and --topic NAME are needed");
+		return cli_refuse(options->command, "--brokers HOST:PORT and --topic NAME are needed");
 	if (options->topic_count > 1 && options->group == NULL)
 		return cli_refuse(options->command, "--topic is there twice; several are read by a --group only");
 	if (options->group != NULL && options->partition >= 0)
@@ -170,18 +179,27 @@ static int parse(int argc, char **argv, struct records_options *options)
 	return EXIT_DONE;
 }
 
-void records_wait(struct records_client *client, const struct records_options *options, bool answered)
+int records_wait(struct records_client *client, const struct records_options *options, bool answered)
 {
+	uint64_t now_ns = hf_loop_now_ns(client->loop);
+
+	if (client->waits_ns == 0 || client->told != client->waits_told) {
+		client->waits_ns = now_ns;
+		client->waits_told = client->told;
+	}
+	if (options->timeout_ns != 0 && now_ns - client->waits_ns >= options->timeout_ns)
+		return -ETIMEDOUT;
 	if (answered) {
 		client->since_ns = 0;
-	} else if (client->since_ns != 0 && hf_loop_now_ns(client->loop) >= client->since_ns + SILENT_NS) {
+	} else if (client->since_ns != 0 && now_ns >= client->since_ns + SILENT_NS) {
 		client->since_ns = 0;
 		(void)cli_refuse(options->command,
 			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with "
-			"`holdfast topics --broker %s`",
+			"`holdfast topics --brokers %s`",
 			options->broker, options->topics[0], options->broker);
 	}
 	(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
+	return 0;
 }
 
 int records_run(int argc, char **argv, const char *command,

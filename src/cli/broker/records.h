@@ -17,22 +17,25 @@ struct records_options {
 	char delimiter;
 	enum hf_codec codec;
 	int64_t from;
-	uint64_t count; /* of records that are read; 0: no end */
-	bool exits;     /* at the end of all partitions */
+	uint64_t count;      /* of records that are read; 0: no end */
+	bool exits;          /* at the end of all partitions */
+	uint64_t timeout_ns; /* longest wait without a record that is acknowledged or read; 0: no end */
 };
 
 struct records_client {
 	struct hf_loop *loop;
 	struct hf_node *node;
-	uint64_t told, failed; /* produce: records whose outcome is known; of these, refused */
-	uint64_t since_ns;     /* nothing has answered; 0: it has, or that was said */
+	uint64_t told, failed;         /* records whose outcome is known, or that were read; of these, refused */
+	uint64_t since_ns;             /* nothing has answered; 0: it has, or that was said */
+	uint64_t waits_ns, waits_told; /* since when there was no other one; 0: it has not waited yet */
 };
 
 /* Its options, a loop, and a node where there is a configuration; then `work`. The status of the program. */
 int records_run(int argc, char **argv, const char *command,
 	int (*work)(struct records_client *client, const struct records_options *options));
 
-/* A turn of the loop without work. Until something has answered, it says after a while, once, what is waited for. */
-void records_wait(struct records_client *client, const struct records_options *options, bool answered);
+/* A turn of the loop without work. Until something has answered, it says after a while, once, what is waited for.
+ * -ETIMEDOUT: --timeout is over. */
+int records_wait(struct records_client *client, const struct records_options *options, bool answered);
 
 #endif
