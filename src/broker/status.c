@@ -143,6 +143,16 @@ static json_t *describe_partition(const struct broker *broker, const struct cont
 		"hw", here == NULL ? (json_int_t)-1 : (json_int_t)here->hw);
 }
 
+/* How long ago the lease ended, which a majority of the controller gives; 0: it has not; -1: there was none yet. */
+static json_int_t lease_over_ms(const struct broker *broker)
+{
+	uint64_t now_ns = hf_env_boot_ns(broker->env), until_ns = broker->quorum.lease_until_ns;
+
+	if (broker->journal != NULL)
+		return 0;
+	return until_ns == 0 ? -1 : now_ns < until_ns ? 0 : (json_int_t)((now_ns - until_ns) / 1000000) + 1;
+}
+
 static json_t *describe(const struct broker_status *status)
 {
 	const struct broker *broker = status->broker;
@@ -158,10 +168,10 @@ static json_t *describe(const struct broker_status *status)
 	for (unsigned i = 0; i < STATUS_METRICS; i++)
 		json_object_set_new(counts, metrics[i].name + strlen("holdfast_broker_"),
 			json_integer((json_int_t)metrics[i].value(broker)));
-	return json_pack("{s:i, s:s, s:b, s:b, s:i, s:o, s:o, s:o}", "id", broker->config.node_id, "cluster",
+	return json_pack("{s:i, s:s, s:b, s:b, s:I, s:i, s:o, s:o, s:o}", "id", broker->config.node_id, "cluster",
 		controller->cluster_id, "member", (int)broker_is_member(broker), "lease", (int)broker_has_lease(broker),
-		"controller", broker_controller(broker), "brokers", brokers, "partitions", partitions, "counts",
-		counts);
+		"lease_over_ms", lease_over_ms(broker), "controller", broker_controller(broker), "brokers", brokers,
+		"partitions", partitions, "counts", counts);
 }
 
 static void serve(const struct http_request *request, struct http_answer *answer, void *context)

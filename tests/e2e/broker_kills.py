@@ -240,6 +240,10 @@ def _shows_all(directory, cluster):
             and sorted(known[0]["isr"]) == [1, 2, 3] and known[0]["end"] == 2)
 
 
+def _status_text(directory, cluster):
+    return program.run(directory, "broker", "status", f"{cluster.hosts[0][0]}:8080", check=None).stdout
+
+
 def topics_and_status_outlive_the_stop_of_all(directory):
     if shutil.which("kcat") is None:
         raise program.Skip("kcat is not installed (scripts/packages.txt)")
@@ -257,8 +261,11 @@ def topics_and_status_outlive_the_stop_of_all(directory):
             _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
             _read_back(cluster, "0\n1\n", _everything)
             _wait_until(lambda: _shows_all(directory, cluster), "broker 1 does not show a whole cluster")
-            for i in range(3):
+            _wait_until(lambda: "NOT CURRENT" not in _status_text(directory, cluster), "broker 1 has no majority")
+            for i in (2, 1):
                 assert cluster.stop(i) == 0
+            _wait_until(lambda: "NOT CURRENT: for " in _status_text(directory, cluster), "broker 1 shows a majority that has ended")
+            assert cluster.stop(0) == 0
 
 
 def of_one_replica_one_in_sync_is_enough(directory):

@@ -45,6 +45,13 @@ static void print_status(const json_t *json)
 		json_is_true(json_object_get(json, "member")) ? "a member" : "not a member yet",
 		json_is_true(json_object_get(json, "lease")) ? "takes records" : "takes no records",
 		watch_number(json, "controller"));
+	if (watch_number(json, "lease_over_ms") > 0)
+		printf("  NOT CURRENT: for %.1f s no majority of the controller has answered this broker; the lines "
+		       "below are the "
+		       "last state that it has\n",
+			watch_number(json, "lease_over_ms") / 1000);
+	else if (watch_number(json, "lease_over_ms") < 0)
+		puts("  NOT CURRENT: no majority of the controller has answered this broker since its start");
 	json_array_foreach(json_object_get(json, "brokers"), i, one)
 	{
 		printf("  broker %.0f %s\n", watch_number(one, "id"),
