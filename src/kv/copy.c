@@ -172,11 +172,21 @@ static void ask(struct hf_kv *kv)
 		ask_rest(kv);
 }
 
+/* The buddy sends neither records nor heartbeats. Without records to send, or when copy_mbps delays the next one, it
+ * still sends heartbeats. */
+static bool is_silent(const struct hf_kv *kv, uint64_t now_ns)
+{
+	const struct copy *copy = &kv->copy;
+
+	return now_ns >= copy->heard_ns + COPY_SILENT_NS &&
+	       now_ns >= kv->council.reports[copy->buddy].heard_ns + COPY_SILENT_NS;
+}
+
 static bool request(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct copy *copy = &kv->copy;
 
-	if (!copy->wanted || copy->taken || copy->revokes || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
+	if (!copy->wanted || copy->taken || copy->revokes || (copy->active && !is_silent(kv, now_ns)))
 		return false;
 	copy->active = find_buddy(kv, &copy->buddy);
 	if (!copy->active)

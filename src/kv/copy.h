@@ -12,8 +12,8 @@
  *
  * Writes of the epoch reach the shadow as INVs meanwhile, and take precedence over the copy (R-K20): the newer
  * timestamp wins, unless the shadow's own record is DOUBTFUL. A record that is INVALID at the buddy becomes INVALID
- * here too, and is replayed (R-K12). When the buddy or the link to it is lost, the recovery restarts with another one.
- * Owned by the kv's loop. */
+ * here too, and is replayed (R-K12). When the buddy or the link to it is lost, or neither records nor heartbeats come
+ * from it for COPY_SILENT_NS, the recovery restarts. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COPY_H
 #define HOLDFAST_KV_COPY_H
 

@@ -133,6 +133,28 @@ static void a_donor_walks_a_part_of_its_index_in_a_turn(void **state)
 	free(kv->links.links[OTHER].out);
 }
 
+/* It has nothing to send for a while, as with a low copy_mbps. A restart would send everything again, for ever. */
+static void a_copy_restarts_only_when_the_heartbeats_of_the_buddy_end_too(void **state)
+{
+	struct hf_kv *kv = *state;
+	struct copy *copy = &kv->copy;
+	uint64_t number;
+
+	kv->installed.nodes[0].state = CM_SHADOW;
+	kv->installed.nodes[OTHER].state = CM_MEMBER;
+	kv->links.links[OTHER].mesh.state = MESH_UP;
+	copy->wanted = true;
+	assert_true(kv_copy_turn(kv, 1));
+	assert_true(copy->active && copy->buddy == OTHER);
+	number = copy->number;
+	kv->council.reports[OTHER].heard_ns = 3 * COPY_SILENT_NS;
+	assert_false(kv_copy_turn(kv, 4 * COPY_SILENT_NS - 1));
+	assert_int_equal(copy->number, number);
+	assert_true(kv_copy_turn(kv, 4 * COPY_SILENT_NS));
+	assert_int_not_equal(copy->number, number);
+	free(kv->links.links[OTHER].out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -140,6 +162,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_epoch_of_the_past_is_not_installed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_older_log_gets_no_list_however_long_it_has_grown, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_donor_walks_a_part_of_its_index_in_a_turn, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_copy_restarts_only_when_the_heartbeats_of_the_buddy_end_too, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
