@@ -49,6 +49,7 @@ static void client_close(struct client *client)
 	list_remove(&client->dirty);
 	resp_out_free(&client->out);
 	resp_out_free(&client->rows);
+	resp_out_free(&client->scan_from);
 	free(client->in);
 	free(client);
 	clients->count--;

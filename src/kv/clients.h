@@ -56,7 +56,8 @@ struct client {
 	 */
 	size_t held;
 	uint64_t digest,
-		digest_at; /* of the records so far; the next entry of the index, 0: there is no such request */
+		digest_at;         /* of the records so far; the next entry of the index, 0: there is no such request */
+	struct resp_out scan_from; /* the key at which a held HFSCAN goes on; empty: there is none */
 	uint64_t id;
 	char name[CLIENT_NAME_BYTES];
 	bool resp3, quitting, broken;

@@ -582,7 +582,7 @@ bool kv_commands_run(struct client *client, const uint8_t *data)
 				command->name);
 		else
 			command->run(&request);
-		return client->digest_at == 0;
+		return client->digest_at == 0 && client->scan_from.bytes == 0;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)(client->args[0].bytes < 30 ? client->args[0].bytes : 30),
 		(const char *)data + client->args[0].at);

@@ -2,19 +2,20 @@
  *
  * The keys are chosen at once, under the lease; then each is read as a GET reads it. What was written before the call
  * is there, each record is linearizable, and the scan as a whole is not. A deleted record that is VALID is passed over;
- * one that is not may come back, and is read. A reply of fewer keys than count is not the end, an empty one is. */
+ * one that is not may come back, and is read. While a turn passes deleted records only, the request is held and goes on
+ * behind the last of them in the next turn. A reply of fewer keys than count is not the end, an empty one is. */
 #include <holdfast/kv.h>
 
 #include "kv/clients.h"
 
 #define COUNT_MAX 1000u
 #define BYTES_MAX CLIENT_OUT_BYTES /* the key that passes it is the last one */
-#define LOOKS_MAX 16384u           /* keys that a call looks at */
+#define LOOKS_MAX 16384u           /* keys that a turn looks at */
 
 struct choice {
 	uint32_t entries[COUNT_MAX];
 	unsigned count;
-	bool ended; /* no key follows */
+	uint32_t next; /* the key that follows; STORE_NO_ENTRY: none */
 };
 
 static void choose(
@@ -34,7 +35,7 @@ static void choose(
 		}
 		entry = kv_ordered_index_seek(&store->ordered, store, record->key, record->key_bytes, true);
 	}
-	choice->ended = entry == STORE_NO_ENTRY;
+	choice->next = entry;
 }
 
 static void reply_row(struct pending *pending, struct resp_out *out)
@@ -68,7 +69,8 @@ void kv_ordered_scan(const struct request *request)
 	const uint8_t *start = kv_commands_arg(request, 1, &start_bytes);
 	const uint8_t *digits = kv_commands_arg(request, 2, &count_bytes);
 	const char *wrong = kv_scan_refusal(kv);
-	struct choice choice = {.count = 0};
+	struct choice choice = {.next = STORE_NO_ENTRY};
+	struct resp_out *from = &client->scan_from;
 	int64_t count;
 
 	if (!resp_number(digits, count_bytes, &count) || count < 1 || count > COUNT_MAX)
@@ -77,10 +79,18 @@ void kv_ordered_scan(const struct request *request)
 		wrong = "ERR the start of HFSCAN has at most 16385 bytes";
 	else if (kv->store.ordered.nodes == NULL)
 		wrong = "ERR this member keeps no order of keys; its configuration must say \"ordered\": true";
+	else if (wrong == NULL && from->bytes > 0)
+		choose(&kv->store, from->data, (uint32_t)from->bytes, (unsigned)count, &choice);
 	else if (wrong == NULL)
 		choose(&kv->store, start, start_bytes, (unsigned)count, &choice);
-	if (wrong == NULL && choice.count == 0 && !choice.ended)
-		wrong = "TRYAGAIN 16384 deleted records follow, which are not yet removed";
+	resp_out_free(from);
+	if (wrong == NULL && choice.count == 0 && choice.next != STORE_NO_ENTRY) {
+		const struct record *next = kv_store_at(&kv->store, choice.next);
+
+		resp_out_raw(from, (const char *)next->key, next->key_bytes);
+		client->broken |= from->failed;
+		return;
+	}
 	if (wrong != NULL)
 		resp_out_error(kv_commands_out(client), "%s", wrong);
 	else if (choice.count == 0)

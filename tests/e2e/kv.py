@@ -477,6 +477,22 @@ def ordered_scan_has_keys_in_the_order_of_their_bytes(directory):
         assert len(_ordered(clients[1], 1000, b"large")) == 4 + 1 + 2  # z, 0x80, 0xff
 
 
+def ordered_scan_goes_on_behind_many_deleted_records(directory):
+    with Cluster(directory, KIND, ordered=True) as cluster:
+        client = cluster.client(0)
+        cluster.kill(2)  # while a member is away no deleted record is removed
+        keys = [b"key%06d" % k for k in range(40000)]
+        for first in range(0, len(keys), 1000):
+            part = keys[first:first + 1000]
+            assert client.ask("MSET", *(word for key in part for word in (key, b"x"))) == "+OK"
+            assert client.ask("DEL", *part) == len(part)
+        assert client.ask("HFSCAN", "key", 10) == []
+        client.send("SET", "last", "y")
+        client.send("HFSCAN", "key", 10)
+        client.send("PING")
+        assert [client.reply() for _ in range(3)] == ["+OK", [b"last", b"y"], "+PONG"]
+
+
 def ordered_scan_misses_nothing_while_others_write(directory):
     with Cluster(directory, KIND, ordered=True) as cluster:
         client, writer = cluster.client(0), cluster.client(1)
