@@ -51,7 +51,9 @@ static void reply_error(struct resp_out *out, enum hf_kv_result result)
 		[HF_KV_LOADING] = "LOADING this node is not yet a member; ask another one",
 		[HF_KV_NO_LEASE] = "CLUSTERDOWN this node is cut off from the cluster; ask another one",
 		[HF_KV_NO_REPLICAS] = "NOREPLICAS too few members are connected to write",
-		[HF_KV_NO_MEMORY] = "OOM a member has no room for this record; delete some, or raise store_mb",
+		[HF_KV_NO_MEMORY] =
+			"OOM a member has no room for this record: its memory is full, or the disk of its log, "
+			"as its log says; delete records or raise store_mb, or make room on the disk",
 		[HF_KV_TRY_AGAIN] = "TRYAGAIN the record was not free in time; nothing was done",
 		[HF_KV_NO_NUMBER] = "ERR value is not an integer or out of range",
 		[HF_KV_OVERFLOW] = "ERR increment or decrement would overflow",

@@ -162,6 +162,21 @@ static int flush_run(struct hf_work *work)
 	return rc;
 }
 
+/* Writes are refused at all members meanwhile. */
+static void note_room(struct log *log, uint64_t free_bytes)
+{
+	uint64_t least = LOG_RESERVE_PART * log->config->segment_bytes;
+	bool low = free_bytes < least;
+
+	if (low && !log->low)
+		log_error("kv: the disk of the log in %s is nearly full: %" PRIu64 " bytes are free, and the log needs "
+			  "%" PRIu64 "; writes get -OOM until there is room",
+			log->config->log, free_bytes, least);
+	else if (!low && log->low)
+		log_info("kv: the disk of the log in %s has room again", log->config->log);
+	log->low = low;
+}
+
 static void flush_done(struct hf_work *work, int rc)
 {
 	struct log_flush *flush = container_of(work, struct log_flush, work);
@@ -180,7 +195,7 @@ static void flush_done(struct hf_work *work, int rc)
 	last = &log->segments[log->segment_count - 1];
 	last->bytes += flush->data.bytes;
 	log->durable = last->position + last->bytes;
-	log->low = flush->free_bytes < LOG_RESERVE_PART * log->config->segment_bytes;
+	note_room(log, flush->free_bytes);
 	flush->data.bytes = 0;
 	log->segment_count -= flush->removed_count;
 	memmove(log->segments, log->segments + flush->removed_count, log->segment_count * sizeof(*log->segments));

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "kv/log.h"
 
 #define FILE_BYTES_MAX  (64u << 10)
@@ -208,6 +209,31 @@ static void segments_follow_each_other_and_can_be_dropped(void **state)
 	assert_int_equal(f->versions[f->count - 1], 21);
 	assert_true(f->count < 21 && f->versions[0] > 1);
 	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+static char warned[512];
+
+static void keep_error(enum log_level level, const char *line, void *context)
+{
+	(void)context;
+	if (level == LOG_ERROR)
+		snprintf(warned, sizeof(warned), "%s", line);
+}
+
+/* Clients get -OOM, which by itself names no disk. */
+static void a_disk_that_is_nearly_full_is_logged_with_its_directory(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_log(f), 0);
+	log_set_sink(keep_error, NULL);
+	f->config.segment_bytes = 1ull << 60;
+	append(f, 1, 100);
+	log_set_sink(NULL, NULL);
+	assert_true(f->log.low);
+	assert_non_null(strstr(warned, f->config.log));
+	assert_non_null(strstr(warned, "nearly full"));
 	kv_log_close(&f->log);
 }
 
@@ -418,6 +444,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(all_that_was_flushed_is_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_of_another_layout_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(segments_follow_each_other_and_can_be_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_disk_that_is_nearly_full_is_logged_with_its_directory, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(room_is_noted_though_nothing_is_appended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_long_segment_is_read_piece_by_piece, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
