@@ -78,6 +78,7 @@ struct council {
 	struct hf_smr_call confirm, propose;
 	bool confirming, proposing, hopeless; /* hopeless: no store is complete, and that was logged */
 	uint32_t older;                       /* members with an older copy of their log, of which that was logged */
+	uint32_t lagging;                     /* and members whose membership log lags, likewise */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 

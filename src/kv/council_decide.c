@@ -1,6 +1,8 @@
 /* What the leader decides next by the latest reports: begin, suspect, exclude, clear, admit, promote. */
 #include "kv/council_parts.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 #include "kv/engine.h"
 
@@ -144,6 +146,35 @@ static void log_older(struct hf_kv *kv, unsigned node)
 	kv->council.older |= 1u << node;
 }
 
+/* Its report names the process of an epoch before: it may have the last one, and reports that when it has caught up. */
+static bool lags(const struct hf_kv *kv, unsigned node)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	return report->epoch < kv->cm.epoch && report->kept.incarnation != kv->cm.nodes[node].incarnation;
+}
+
+static uint32_t lagging_now(const struct hf_kv *kv, uint64_t now_ns)
+{
+	uint32_t bits = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (kv_council_is_fresh(kv, i, now_ns) && lags(kv, i))
+			bits |= 1u << i;
+	return bits;
+}
+
+static void log_lagging(struct hf_kv *kv, unsigned node)
+{
+	const char *name = kv->config.members[node].name;
+
+	if ((kv->council.lagging & 1u << node) == 0)
+		log_warn("kv: the membership log of %s lags: it has epoch %" PRIu64 " of %" PRIu64 "; %s joins when it "
+			 "has caught up. If it does not, restart %s",
+			name, kv->council.reports[node].epoch, kv->cm.epoch, name, name);
+	kv->council.lagging |= 1u << node;
+}
+
 /* A member of the last epoch has all that was answered, if its store is whole, and its log is no older copy. */
 static bool may_begin(struct hf_kv *kv, unsigned node, bool again, uint64_t now_ns)
 {
@@ -155,7 +186,10 @@ static bool may_begin(struct hf_kv *kv, unsigned node, bool again, uint64_t now_
 		return false;
 	if (again || !is_older(kv, node, now_ns))
 		return true;
-	log_older(kv, node);
+	if (lags(kv, node))
+		log_lagging(kv, node);
+	else
+		log_older(kv, node);
 	return false;
 }
 
@@ -169,6 +203,9 @@ static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *ent
 			entry->present |= (uint8_t)(1u << i);
 	}
 	entry->kind = CM_COLD;
+	kv->council.lagging &= lagging_now(kv, now_ns);
+	if (entry->present == 0 && kv->council.lagging != 0)
+		return false;
 	if (entry->present == 0 && !kv->council.hopeless)
 		log_error("kv: no connected member has all records; restore one of the last members with its log, or "
 			  "stop all members, remove their logs, and start empty");
