@@ -122,6 +122,7 @@ static void up(void *context, struct mesh_link *at)
 	for (uint32_t i = 0; i < LINK_SENDS; i++)
 		link->free_sends[i] = i;
 	forget_bytes(link);
+	link->connected = true;
 	link->refusal = NULL;
 	pool->owner.up(pool->owner.context, at->place);
 }
@@ -129,9 +130,13 @@ static void up(void *context, struct mesh_link *at)
 static void down(void *context, struct mesh_link *at)
 {
 	struct link_pool *pool = context;
+	struct link *link = link_of(at);
+	bool lost = link->connected; /* else an attempt to connect was in vain */
 
-	forget_bytes(link_of(at));
-	pool->owner.down(pool->owner.context, at->place);
+	forget_bytes(link);
+	link->connected = false;
+	if (lost)
+		pool->owner.down(pool->owner.context, at->place);
 }
 
 /* ---- hearing ---- */

@@ -39,6 +39,7 @@ struct link {
 	uint8_t *in; /* received, incomplete */
 	size_t in_bytes, in_room;
 	uint32_t free_sends[LINK_SENDS], free_count;
+	bool connected;      /* it is or was up, and the owner was not told that it is down */
 	const char *refusal; /* why the member was refused last, since the link was up */
 };
 

@@ -45,6 +45,8 @@ struct hf_peer {
 	bool rails_changed;                    /* peer_refresh_rails is due at the next tick */
 	enum hf_rail_cause told[HF_RAILS_MAX]; /* by peer_rail; RAIL_UNTOLD: nothing yet */
 	uint64_t wish_ns;                      /* the shortest lease of its layers; 0: none */
+	char refused[HF_NAME_BYTES];           /* the service that refused a vqp last, */
+	uint64_t refused_ns;                   /* and when that was logged; 0: never */
 };
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);

@@ -19,6 +19,9 @@
 #include "dev/qp_rules.h"
 #include "vqp/recovery/exchange.h"
 
+#define SAME_REFUSAL_NS  60000000000ull /* a peer's refusal of a service is logged once in this time, */
+#define OTHER_REFUSAL_NS 1000000000ull  /* and of another service once in this */
+
 /* What each side tells of its end. */
 struct end_told {
 	struct access_told granted;
@@ -277,6 +280,20 @@ static struct hf_error *reason_of(struct hf_vqp *vqp)
 	return vqp->reason;
 }
 
+/* A layer above may ask a service again and again: the same refusal is logged once a minute. */
+static enum log_level level_of_refusal(const struct hf_vqp *vqp)
+{
+	struct hf_peer *peer = vqp->peer;
+	uint64_t now_ns = hf_loop_now_ns(peer->node->loop);
+	uint64_t quiet_ns = strcmp(peer->refused, vqp->service) == 0 ? SAME_REFUSAL_NS : OTHER_REFUSAL_NS;
+
+	if (peer->refused_ns != 0 && now_ns < peer->refused_ns + quiet_ns)
+		return LOG_DEBUG;
+	memcpy(peer->refused, vqp->service, sizeof(peer->refused));
+	peer->refused_ns = now_ns;
+	return LOG_WARN; /* perhaps for now: the caller asks again */
+}
+
 /* `terms`: of the other side's REFUSE; NULL: its ACCEPT makes no sense. */
 static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 {
@@ -294,9 +311,11 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 		hf_error_set(
 			reason, 0, "node %s refused: it has no vqp %u that connects to this one", who, vqp->wanted_num);
 	else {
-		hf_error_set(reason, 0, "node %s refused: its service '%s' returned no vqp, or does not exist", who,
-			vqp->service);
-		level = LOG_WARN; /* perhaps for now: the caller asks again */
+		hf_error_set(reason, 0,
+			"node %s refused: its service '%s' returned no vqp, or does not exist; its log may have the "
+			"reason",
+			who, vqp->service);
+		level = level_of_refusal(vqp);
 	}
 	log_line(level, "vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
 }
