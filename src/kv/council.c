@@ -182,6 +182,69 @@ static void fall_silent_if_disk_hangs(struct hf_kv *kv, uint64_t now_ns)
 	}
 }
 
+static enum council_wait find_wait(const struct hf_kv *kv, unsigned heard)
+{
+	const struct copy *copy = &kv->copy;
+
+	if (2 * heard <= kv->config.member_count)
+		return COUNCIL_WAITS_FOR_MAJORITY;
+	if (kv->member)
+		return COUNCIL_SERVES;
+	if (kv->cm.epoch == 0 && heard < kv->config.member_count)
+		return COUNCIL_WAITS_FOR_ALL;
+	if (kv->installed.nodes[kv->view.self].state != CM_SHADOW)
+		return COUNCIL_WAITS_FOR_ADMISSION;
+	return copy->active || copy->taken || copy->revokes ? COUNCIL_WAITS_FOR_COPY : COUNCIL_WAITS_FOR_BUDDY;
+}
+
+/* A wait of COUNCIL_WAIT_TOLD_NS is logged once, with what ends it. */
+static void log_wait(struct hf_kv *kv, uint64_t now_ns)
+{
+	const char *name = kv->config.members[kv->view.self].name;
+	struct council *council = &kv->council;
+	unsigned count = kv->config.member_count, heard = 0;
+	enum council_wait wait;
+
+	for (unsigned i = 0; i < count; i++)
+		heard += i == kv->view.self || kv_council_is_fresh(kv, i, now_ns);
+	wait = find_wait(kv, heard);
+	if (wait != council->wait)
+		council->wait_ns = now_ns;
+	council->wait = wait;
+	if (council->wait_ns == UINT64_MAX || now_ns < council->wait_ns + COUNCIL_WAIT_TOLD_NS)
+		return;
+	council->wait_ns = UINT64_MAX;
+	switch (wait) {
+	case COUNCIL_SERVES:
+		break;
+	case COUNCIL_WAITS_FOR_MAJORITY:
+		log_warn("kv: %s serves nothing: it waits for a majority of the members, and hears %u of %u, itself "
+			 "included; start the others, or repair the network; members that refuse this one log the "
+			 "reason",
+			name, heard, count);
+		break;
+	case COUNCIL_WAITS_FOR_ALL:
+		log_warn("kv: %s serves nothing: a new cluster begins with all its members, and %s hears %u of %u, "
+			 "itself included; start the others, or correct the list of members",
+			name, name, heard, count);
+		break;
+	case COUNCIL_WAITS_FOR_ADMISSION:
+		log_warn("kv: %s serves nothing: it waits until the leader of the membership log admits it; if that "
+			 "takes long, the log of the leader has the reason",
+			name);
+		break;
+	case COUNCIL_WAITS_FOR_BUDDY:
+		log_warn("kv: %s serves nothing: it waits for a connected member to copy records from; start one of "
+			 "the last members, or repair the network",
+			name);
+		break;
+	case COUNCIL_WAITS_FOR_COPY:
+		log_info("kv: %s serves nothing yet: it copies records from %s", name,
+			kv->config.members[kv->copy.buddy].name);
+		break;
+	}
+}
+
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
@@ -200,6 +263,7 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 			kv_council_ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
 		some = kv_council_propose(kv, now_ns) || replace_if_behind(kv, now_ns);
+		log_wait(kv, now_ns);
 	} else if (now_ns >= council->look_ns) {
 		some = kv_council_propose(kv, now_ns);
 	}
@@ -251,7 +315,7 @@ int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 {
 	kv->council.lease_ns = kv->config.lease_ns;
 	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
-	kv->council.followed_ns = hf_loop_now_ns(kv->loop);
+	kv->council.followed_ns = kv->council.wait_ns = hf_loop_now_ns(kv->loop);
 	kv->council.look_ns = UINT64_MAX;
 	return start_replica(kv, error);
 }

@@ -27,6 +27,7 @@
 #define COUNCIL_BEHIND_LEASES  20u           /* the replica of the log restarts after this many without progress */
 #define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs, */
 #define COUNCIL_HANGS_MIN_NS   2000000000ull /* and at least for this time */
+#define COUNCIL_WAIT_TOLD_NS   5000000000ull /* a member that serves nothing for so long logs the reason */
 #define COUNCIL_CLOCKS_PPM     1000u         /* by which two clocks differ at most */
 #define COUNCIL_SUSPECT_PART   2u            /* a member that is silent for 1 / this of a lease is suspected */
 
@@ -42,6 +43,16 @@ struct council_report {
 	uint64_t round, highest; /* in that epoch: purge.h */
 	/* Of its own log, the part of its last process that was a member; and what it has of all members' reports. */
 	struct told kept, told_by[HF_KV_MEMBERS_MAX];
+};
+
+/* Why this member does not serve, as its log says once. */
+enum council_wait {
+	COUNCIL_SERVES,
+	COUNCIL_WAITS_FOR_MAJORITY,
+	COUNCIL_WAITS_FOR_ALL, /* a cluster begins with all its members */
+	COUNCIL_WAITS_FOR_ADMISSION,
+	COUNCIL_WAITS_FOR_BUDDY,
+	COUNCIL_WAITS_FOR_COPY,
 };
 
 /* Of a member that ends on purpose. */
@@ -79,6 +90,8 @@ struct council {
 	bool confirming, proposing, hopeless; /* hopeless: no store is complete, and that was logged */
 	uint32_t older;                       /* members with an older copy of their log, of which that was logged */
 	uint32_t lagging;                     /* and members whose membership log lags, likewise */
+	enum council_wait wait;
+	uint64_t wait_ns; /* since when; UINT64_MAX: that was logged */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 

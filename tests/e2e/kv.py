@@ -119,6 +119,10 @@ def members_that_promise_other_things_are_refused(directory):
             cluster.start(2)
             cluster.wait("a refusal", lambda said=words: any(f"n2 is refused: {said}" in cluster.log(i) for i in (0, 1)))
             assert client.ask("GET", "key") == b"value" and not cluster.serves(2)
+            if "lease_ms" in settings:  # the reason, and no line for each attempt to connect
+                cluster.wait("a reason", lambda: "n2 serves nothing: it waits for a majority" in cluster.log(2))
+                said = cluster.log(2)
+                assert said.count("returned no vqp") <= 2 and said.count("is lost") <= 2, said
             cluster.path(2).write_text(right)
         cluster.kill(2)
         cluster.start(2)
