@@ -301,12 +301,11 @@ static int start_node(struct process *process, void *context)
 	return 0;
 }
 
-/* With its peers its requests end; nobody is told. */
+/* Of a process that ends: its requests end without a wait for leases, and nobody is told. */
 static void close_engine(struct tr_node *node)
 {
 	node->stopped = true;
-	list_for_each_safe (at, &node->endpoint.node->peers)
-		hf_peer_close(container_of(at, struct hf_peer, node_link));
+	peers_close(node->engine);
 	for (unsigned i = 0; i < TR_BATCHES; i++)
 		ensure(hf_transfer_batch_free(node->batches[i].batch) == 0);
 	ensure(hf_transfer_close(node->engine) == 0);

@@ -84,6 +84,8 @@ void peer_lease_begin(struct hf_peer *peer);
 void peer_lease_end(struct hf_peer *peer);
 uint64_t peer_lease_until_ns(const struct hf_peer *peer); /* it may execute here until then, by hf_env_boot_ns */
 void peer_lease_tick(struct hf_peer *peer);
+/* In `end` of a channel: what the layer here sent is not executed there from then on, by hf_env_boot_ns; 0: already. */
+uint64_t peer_lease_over_ns(const struct hf_peer *peer);
 
 /* ---- detector.c ---- */
 

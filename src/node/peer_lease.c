@@ -154,6 +154,14 @@ uint64_t peer_lease_until_ns(const struct hf_peer *peer)
 	return peer->lease.contact_ns + peer->lease.ours_ns;
 }
 
+/* Of a peer that stays, the layer alone has ended. One that is closed here, or failed, may run on. */
+uint64_t peer_lease_over_ns(const struct hf_peer *peer)
+{
+	if (peer->channels.introduced || control_peer_ended(peer->control) || peer->lease.theirs_ns == 0)
+		return 0;
+	return peer->lease.heard_ns + lease_with_margin(peer->lease.theirs_ns);
+}
+
 void peer_lease_tick(struct hf_peer *peer)
 {
 	uint64_t now_ns = clock_now(peer);

@@ -57,6 +57,15 @@ static void drop_vqp(struct lane *lane)
 	lane->cq = NULL;
 	lane->last = NULL;
 	lane->silent_bytes = 0;
+	lane->ended = false;
+}
+
+/* A vqp in error may wait for the end of its peer, or of the peer's lease, and completes its wrs then. */
+static void on_changed(struct hf_vqp *vqp, void *context)
+{
+	struct lane *lane = context;
+
+	lane->ended = hf_vqp_state(vqp) == HF_VQP_ERROR;
 }
 
 static int make_vqp(struct lane *lane)
@@ -66,7 +75,8 @@ static int make_vqp(struct lane *lane)
 		.cap = {.max_send_wr = LANE_WRS, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.hand_back = true,
 		.rail = lane->rail,
-		.context = lane};
+		.context = lane,
+		.changed = on_changed};
 	int rc = hf_vcq_create(context->node, LANE_WRS, lane, &lane->cq);
 
 	if (rc != 0)
@@ -404,8 +414,9 @@ bool lane_turn(struct lane *lane, bool reachable, const struct wire_probe *from,
 	if (lane->vqp != NULL && state == HF_VQP_ERROR) {
 		if (lane->state != LANE_ENDING)
 			lane_move(lane, LANE_ENDING);
-		if (!busy) /* a poll without completions says that none is left */
-			end_life(lane, now_ns);
+		if (busy || !lane->ended) /* a poll without completions says that none is left */
+			return busy;
+		end_life(lane, now_ns);
 		return true;
 	}
 	if (lane->state == LANE_UP && lane->monitor.state != RAIL_MONITOR_HEALTHY)

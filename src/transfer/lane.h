@@ -56,6 +56,7 @@ struct lane {
 	bool probes;    /* this life is to find out whether the rail carries */
 	bool timed_out; /* this life ends because a slice was out for too long */
 	bool was_up;    /* this life has connected */
+	bool ended;     /* the vqp has completed all wrs: none executes any more */
 	bool returns;   /* the last life was up, and ended for no fault of the rail or the peer */
 	uint64_t retry_ns, backoff_ns;
 	uint64_t bytes; /* carried, for people */

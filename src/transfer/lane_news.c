@@ -16,7 +16,8 @@ static struct hf_metric *series(
 
 void lane_news_init(struct lane_news *news, const char *node, const char *rail, const char *peer)
 {
-	*news = (struct lane_news){.rail = rail, .peer = peer};
+	*news = (struct lane_news){.rail = rail};
+	(void)snprintf(news->peer, sizeof(news->peer), "%s", peer);
 	news->state = series(news, node, HF_METRIC_GAUGE, "holdfast_transfer_rail_state",
 		"0: the rail is healthy, 1: it is paused, 2: it is being probed.");
 	news->pause = series(news, node, HF_METRIC_GAUGE, "holdfast_transfer_rail_cooldown_seconds",

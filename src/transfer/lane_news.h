@@ -4,13 +4,15 @@
 #ifndef HOLDFAST_TRANSFER_LANE_NEWS_H
 #define HOLDFAST_TRANSFER_LANE_NEWS_H
 
+#include <holdfast/dev.h>
 #include <holdfast/metrics.h>
 
 #include "base/log.h"
 #include "transfer/rail_monitor.h"
 
 struct lane_news {
-	const char *rail, *peer; /* names */
+	const char *rail;         /* its name */
+	char peer[HF_NAME_BYTES]; /* likewise; a copy: the lane may outlive the peer */
 	struct hf_metric *state, *pause, *trips, *bytes;
 	struct log_limit limit;
 	bool paused, told_paused; /* the current state, and the logged one */

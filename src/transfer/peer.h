@@ -19,7 +19,8 @@ struct peer {
 	struct list link;
 	struct hf_transfer *engine;
 	struct hf_peer *node_peer; /* NULL: it is gone; the segment stays while it is opened */
-	bool leaving;              /* its tasks are ended */
+	bool leaving;              /* it is gone, and slices to it may be out: not freed */
+	uint64_t over_ns;          /* leaving: it executes nothing of ours from then on, by hf_env_boot_ns (R-T4) */
 	struct hf_segment segment;
 	struct rdma_peer rails[2]; /* of the transports shm and rdma */
 	struct tcp_peer tcp;

@@ -64,7 +64,7 @@ void peers_tell_segment(struct hf_transfer *engine)
 
 static bool tell_released(struct peer *peer)
 {
-	if (!peer->owes_release || !peer_is_released(peer))
+	if (!peer->owes_release || peer->node_peer == NULL || !peer_is_released(peer))
 		return false;
 	peer->owes_release = false;
 	say_released(peer, peer->segment.view.generation);
@@ -163,8 +163,8 @@ void peer_close_segment(struct peer *peer)
 	free_unless_opened(peer);
 }
 
-/* Its lease is over, or it said goodbye: nothing that was sent takes effect there any more. The peer stays while the
- * caller may name its segment. */
+/* It may execute what was sent to it until over_ns; turns end the slices. No task ends here, since its `idle` must not
+ * run within a callback of the node. */
 static void leave(struct peer *peer)
 {
 	struct hf_transfer *engine = peer->engine;
@@ -172,8 +172,14 @@ static void leave(struct peer *peer)
 	if (engine->target != NULL && peer->segment.view.incarnation != 0)
 		tcp_target_end(engine->target, peer->segment.view.incarnation);
 	say_nothing_more(peer);
+	peer->over_ns = peer_lease_over_ns(peer->node_peer);
 	peer->node_peer = NULL;
-	peer->leaving = true; /* `idle` of batches is called, and may close the segment */
+	peer->leaving = true;
+}
+
+/* Its slices have ended, or those of the engine have. The peer stays while the caller may name its segment. */
+static void close_peer(struct peer *peer)
+{
 	rdma_peer_close(&peer->rails[0]);
 	rdma_peer_close(&peer->rails[1]);
 	tcp_peer_close(&peer->tcp);
@@ -229,6 +235,17 @@ uint64_t peers_lease_until_ns(void *engine, uint64_t initiator)
 
 /* ---- turns ---- */
 
+static void close_left(struct hf_transfer *engine)
+{
+	list_for_each_safe (at, &engine->peers) {
+		struct peer *peer = container_of(at, struct peer, link);
+
+		if (peer->leaving && rdma_peer_has_ended(&peer->rails[0]) && rdma_peer_has_ended(&peer->rails[1]) &&
+			tcp_peer_has_ended(&peer->tcp))
+			close_peer(peer);
+	}
+}
+
 bool peers_turn(struct hf_transfer *engine, uint64_t now_ns)
 {
 	bool busy = false;
@@ -236,13 +253,14 @@ bool peers_turn(struct hf_transfer *engine, uint64_t now_ns)
 	list_for_each (at, &engine->peers) {
 		struct peer *peer = container_of(at, struct peer, link);
 
-		if (peer->node_peer == NULL)
+		if (peer->node_peer == NULL && !peer->leaving)
 			continue;
 		busy |= rdma_peer_turn(&peer->rails[0], now_ns);
 		busy |= rdma_peer_turn(&peer->rails[1], now_ns);
 		busy |= tcp_peer_turn(&peer->tcp, now_ns);
 		busy |= tell_released(peer);
 	}
+	close_left(engine);
 	return busy;
 }
 
@@ -270,6 +288,8 @@ void peers_close(struct hf_transfer *engine)
 		peer->segment.opened = false;
 		if (peer->node_peer != NULL)
 			leave(peer);
+		if (peer->leaving)
+			close_peer(peer);
 		else
 			free_unless_opened(peer);
 	}

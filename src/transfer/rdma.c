@@ -36,7 +36,7 @@ static bool has_open_rail(const struct rdma_peer *rails)
 
 static bool rdma_reaches(struct transport *transport, const struct task_request *request)
 {
-	return has_open_rail(rails_to(rdma_of(transport), request));
+	return request->segment->peer->node_peer != NULL && has_open_rail(rails_to(rdma_of(transport), request));
 }
 
 static enum transport_answer rdma_submit(struct transport *transport, struct transport_job *above)
@@ -112,13 +112,26 @@ void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct
 			lane_init(&rails->lanes[i], &rdma->lanes, peer->node_peer, i, is_reachable(rails, i));
 }
 
+bool rdma_peer_has_ended(const struct rdma_peer *rails)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if ((rails->made & 1u << i) != 0 && rails->lanes[i].state != LANE_CLOSED)
+			return false;
+	return list_empty(&rails->jobs);
+}
+
+static void give_up_all(struct rdma_peer *rails)
+{
+	while (!list_empty(&rails->jobs))
+		slice_job_give_up(container_of(rails->jobs.next, struct slice_job, link));
+}
+
 void rdma_peer_close(struct rdma_peer *rails)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (rails->made & 1u << i)
 			lane_close(&rails->lanes[i]);
-	while (!list_empty(&rails->jobs))
-		slice_job_give_up(container_of(rails->jobs.next, struct slice_job, link));
+	give_up_all(rails);
 	rails->made = 0;
 }
 
@@ -230,8 +243,14 @@ bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
 		if ((rails->made & 1u << i) == 0)
 			continue;
+		if (rails->peer->node_peer == NULL)
+			lane_withdraw(&rails->lanes[i]);
 		withdraw_stuck(rails, &rails->lanes[i], now_ns);
 		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), from, now_ns);
+	}
+	if (rails->peer->node_peer == NULL) {
+		give_up_all(rails);
+		return busy;
 	}
 	busy |= send_slices(rails, now_ns);
 	give_up_stranded(rails, now_ns);

@@ -30,7 +30,9 @@ struct rdma_peer {
 
 void rdma_transport_init(struct rdma_transport *rdma, enum hf_transport kind);
 void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct peer *peer);
-/* The peer is gone, or the engine closes: slices come back, jobs are given up. */
+/* The peer has left: turns end the lanes and give the jobs up. True: none is left. */
+bool rdma_peer_has_ended(const struct rdma_peer *rails);
+/* The peer has left so, or the engine closes: slices come back at once, jobs are given up. */
 void rdma_peer_close(struct rdma_peer *rails);
 
 bool rdma_peer_is_released(const struct rdma_peer *rails); /* peer_is_released */

@@ -15,7 +15,8 @@
 static const unsigned line_allowed[TCP_LINE_STATES] = {
 	[TCP_LINE_CLOSED] = BIT(TCP_LINE_OPEN),
 	[TCP_LINE_OPEN] = BIT(TCP_LINE_FENCING) | BIT(TCP_LINE_CLOSED),
-	[TCP_LINE_FENCING] = BIT(TCP_LINE_CLOSED),
+	[TCP_LINE_FENCING] = BIT(TCP_LINE_FENCED),
+	[TCP_LINE_FENCED] = BIT(TCP_LINE_CLOSED),
 };
 
 static void line_move(struct tcp_line *line, enum tcp_line_state to)
@@ -118,7 +119,7 @@ static void on_broken(struct tcp_stream *stream, const char *reason)
 {
 	struct tcp_line *line = line_of(stream);
 
-	log_debug("transfer: a tcp stream to %s broke: %s", hf_peer_name(line->peer->peer->node_peer), reason);
+	log_debug("transfer: tcp stream %u broke: %s", stream->epoch, reason);
 	stop_line(line);
 }
 
@@ -129,11 +130,11 @@ static void on_room(struct tcp_stream *stream)
 
 static const struct tcp_stream_events stream_events = {.ended = on_ended, .broken = on_broken, .room = on_room};
 
-static void fenced_up_to(struct tcp_line *line, uint64_t answered)
+static void end_fenced(struct tcp_line *line)
 {
 	while (!list_empty(&line->stream.out)) {
 		struct tcp_sent *sent = sent_of(container_of(line->stream.out.next, struct tcp_slice, link));
-		bool placed = sent->wire.id <= answered;
+		bool placed = sent->wire.id <= line->placed;
 		struct slice *slice = sent->slice;
 
 		take_out(line, sent);
@@ -143,6 +144,12 @@ static void fenced_up_to(struct tcp_line *line, uint64_t answered)
 			slice_back(slice);
 	}
 	end_line(line, hf_loop_now_ns(line->peer->transport->loop));
+}
+
+static void fenced_up_to(struct tcp_line *line, uint64_t answered)
+{
+	line_move(line, TCP_LINE_FENCED);
+	line->placed = answered;
 }
 
 void tcp_peer_fenced(struct tcp_peer *tcp_peer, uint32_t epoch, uint64_t answered)
@@ -222,16 +229,29 @@ static void give_up_all(struct tcp_peer *tcp_peer)
 		slice_job_give_up(container_of(tcp_peer->jobs.next, struct slice_job, link));
 }
 
+/* Of a peer that has left. `over`: it places nothing any more. */
+static void end_left(struct tcp_line *line, bool over)
+{
+	if (line->state == TCP_LINE_OPEN)
+		stop_line(line);
+	if (line->state == TCP_LINE_FENCING && over)
+		fenced_up_to(line, 0);
+	if (line->state == TCP_LINE_FENCED)
+		end_fenced(line);
+}
+
+bool tcp_peer_has_ended(const struct tcp_peer *tcp_peer)
+{
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
+		if (tcp_peer->lines[i].state != TCP_LINE_CLOSED)
+			return false;
+	return list_empty(&tcp_peer->jobs);
+}
+
 void tcp_peer_close(struct tcp_peer *tcp_peer)
 {
-	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
-		struct tcp_line *line = &tcp_peer->lines[i];
-
-		if (line->state == TCP_LINE_CLOSED)
-			continue;
-		tcp_stream_close(&line->stream);
-		fenced_up_to(line, 0);
-	}
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
+		end_left(&tcp_peer->lines[i], true);
 	give_up_all(tcp_peer);
 }
 
@@ -343,13 +363,28 @@ static void give_up_stranded(struct tcp_peer *tcp_peer, uint64_t now_ns)
 		tcp_peer->failures = 0; /* the next job tries again */
 }
 
+static void leave_turn(struct tcp_peer *tcp_peer)
+{
+	bool over = hf_env_boot_ns(hf_loop_env(tcp_peer->transport->loop)) >= tcp_peer->peer->over_ns;
+
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
+		end_left(&tcp_peer->lines[i], over);
+	give_up_all(tcp_peer);
+}
+
 bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns)
 {
 	bool busy = false;
 
+	if (tcp_peer->peer->node_peer == NULL) {
+		leave_turn(tcp_peer);
+		return false;
+	}
 	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
 		struct tcp_line *line = &tcp_peer->lines[i];
 
+		if (line->state == TCP_LINE_FENCED)
+			end_fenced(line);
 		if (line->state == TCP_LINE_CLOSED && !list_empty(&tcp_peer->jobs) && now_ns >= line->retry_ns)
 			busy |= open_line(line, now_ns);
 		if (line->state == TCP_LINE_OPEN && is_stuck(line, now_ns))

@@ -2,7 +2,7 @@
  *
  * Each peer has `streams` streams, each of an epoch that no other stream of this engine ever has. When a stream ends,
  * sent data may be in the peer's kernel, so the WRITEs in flight come back only when the peer has answered a
- * FENCE of that epoch, or is gone for longer than its lease (R-T3, R-T4). READs come back at once. */
+ * FENCE of that epoch, or has left and its lease is over (R-T3, R-T4). READs come back at once. */
 #ifndef HOLDFAST_TRANSFER_TCP_H
 #define HOLDFAST_TRANSFER_TCP_H
 
@@ -28,7 +28,8 @@ struct tcp_transport {
 enum tcp_line_state {
 	TCP_LINE_CLOSED,  /* waits for retry_ns and for slices */
 	TCP_LINE_OPEN,    /* connecting, or carries slices */
-	TCP_LINE_FENCING, /* ended; waits for FENCED */
+	TCP_LINE_FENCING, /* ended; waits for FENCED, or for the end of the lease of a peer that has left */
+	TCP_LINE_FENCED,  /* up to `placed`; the next turn ends the slices */
 	TCP_LINE_STATES,
 };
 
@@ -38,6 +39,7 @@ struct tcp_line {
 	enum tcp_line_state state;
 	struct tcp_stream stream;
 	bool answered;               /* the stream has carried a slice */
+	uint64_t placed;             /* FENCED: the last slice that was */
 	uint64_t moved, progress_ns; /* bytes at the last look, and when they were more, or the first slice came */
 	uint64_t retry_ns, backoff_ns;
 };
@@ -54,7 +56,9 @@ struct tcp_peer {
 
 void tcp_transport_init(struct tcp_transport *tcp);
 void tcp_peer_init(struct tcp_peer *tcp_peer, struct tcp_transport *tcp, struct peer *peer);
-/* The peer is gone: its lease is over, and nothing that was sent is placed any more. Jobs are given up. */
+/* The peer has left: turns end the lines and give the jobs up. True: none is left. */
+bool tcp_peer_has_ended(const struct tcp_peer *tcp_peer);
+/* The peer has left so, or the engine closes: slices come back at once, jobs are given up. */
 void tcp_peer_close(struct tcp_peer *tcp_peer);
 
 /* The peer has fenced the stream of this epoch, and answered its slices up to this id. */

@@ -649,6 +649,13 @@ static unsigned peers_of(const struct hf_transfer *engine)
 	return n;
 }
 
+static void turn_until_left(struct fixture *f)
+{
+	for (unsigned i = 0; i < LIMIT && peers_of(f->a.engine) > 0; i++)
+		turn(f);
+	assert_int_equal(peers_of(f->a.engine), 0);
+}
+
 /* Nothing is kept of engines that come and go, but the segments that the caller may name. */
 static void engines_that_come_and_go_leave_nothing_behind(void **state)
 {
@@ -664,7 +671,7 @@ static void engines_that_come_and_go_leave_nothing_behind(void **state)
 			turn(&f);
 		assert_int_equal(peers_of(f.a.engine), 1);
 		hf_transfer_close_segment(f.segment);
-		assert_int_equal(peers_of(f.a.engine), 0);
+		turn_until_left(&f);
 		open_side(&f, &f.pair.b, &f.b, &config);
 		for (f.segment = NULL; f.segment == NULL;) {
 			turn(&f);
@@ -939,7 +946,7 @@ static void a_task_that_has_ended_is_canceled_without_its_segment(void **state)
 	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
 	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
 	hf_transfer_close_segment(f.segment);
-	assert_int_equal(peers_of(f.a.engine), 0);
+	turn_until_left(&f);
 	assert_int_equal(hf_transfer_cancel(f.batch, 0), 0);
 	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
 	close_fixture(&f);
