@@ -145,7 +145,8 @@ enum hf_transfer_status {
 	HF_TRANSFER_FAILED,
 };
 
-/* `idle` (may be NULL) is called whenever the last pending task of the batch has ended; it may submit and free. */
+/* `idle` (may be NULL) is called whenever the last pending task of the batch has ended; it may submit, free, and close
+ * peers and segments. */
 int hf_transfer_batch_alloc(struct hf_transfer *transfer, unsigned tasks,
 	void (*idle)(struct hf_transfer_batch *batch, void *context), void *context,
 	struct hf_transfer_batch **batch_out);

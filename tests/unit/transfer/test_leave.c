@@ -20,13 +20,26 @@
 struct fixture {
 	struct engines engines;
 	struct hf_transfer_batch *batch;
+	unsigned idle;
 };
 
-static void open_fixture(struct fixture *f, const struct hf_transfer_config *config)
+static void on_idle_close_peer(struct hf_transfer_batch *batch, void *context)
+{
+	struct fixture *f = context;
+
+	(void)batch;
+	f->idle++;
+	hf_peer_close(f->engines.pair.a.peer);
+	f->engines.pair.a.peer = NULL;
+	hf_transfer_close_segment(f->engines.segment);
+}
+
+static void open_fixture(struct fixture *f, const struct hf_transfer_config *config,
+	void (*on_idle)(struct hf_transfer_batch *batch, void *context))
 {
 	*f = (struct fixture){.engines.config = *config};
 	engines_open(&f->engines, BYTES, NULL, NULL);
-	assert_int_equal(hf_transfer_batch_alloc(f->engines.a, CHUNKS, NULL, NULL, &f->batch), 0);
+	assert_int_equal(hf_transfer_batch_alloc(f->engines.a, CHUNKS, on_idle, f, &f->batch), 0);
 }
 
 static void close_fixture(struct fixture *f)
@@ -109,7 +122,7 @@ static void writes_on_rails_wait_for_the_lease_of_a_closed_peer(void **state)
 		print_message("skipped: nothing is under way on shm when a turn ends\n");
 		skip();
 	}
-	open_fixture(&f, &config);
+	open_fixture(&f, &config, NULL);
 	wait_for(&f, HF_TRANSPORT_RDMA);
 	writes_to_a_peer_that_is_closed_here_wait_for_its_lease(&f);
 }
@@ -120,8 +133,32 @@ static void writes_on_tcp_wait_for_the_lease_of_a_closed_peer(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f, &config);
+	open_fixture(&f, &config, NULL);
 	writes_to_a_peer_that_is_closed_here_wait_for_its_lease(&f);
+}
+
+/* `idle` is called within the peer's turn, which goes on: nothing of the peer is freed before its end. */
+static void idle_may_close_the_peer(void **state)
+{
+	const struct hf_transfer_config configs[] = {{.keep_requests_apart = true}, {.transports_off = RAILS_OFF}};
+	struct fixture f;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		open_fixture(&f, &configs[i], on_idle_close_peer);
+		wait_for(&f, i == 1                          ? HF_TRANSPORT_TCP
+			     : strcmp(pair_kind, "shm") == 0 ? HF_TRANSPORT_SHM
+							     : HF_TRANSPORT_RDMA);
+		submit(&f, 1);
+		for (unsigned turns = 0; turns < LIMIT && f.idle == 0; turns++)
+			engines_turn(&f.engines);
+		assert_int_equal(f.idle, 1);
+		assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+		assert_memory_equal(f.engines.from, f.engines.to, CHUNK);
+		for (unsigned turns = 0; turns < 10; turns++)
+			engines_turn(&f.engines);
+		close_fixture(&f);
+	}
 }
 
 int main(int argc, char **argv)
@@ -129,6 +166,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_on_rails_wait_for_the_lease_of_a_closed_peer),
 		cmocka_unit_test(writes_on_tcp_wait_for_the_lease_of_a_closed_peer),
+		cmocka_unit_test(idle_may_close_the_peer),
 	};
 
 	if (argc > 1)
