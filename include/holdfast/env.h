@@ -128,8 +128,8 @@ ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);
 #define HF_STREAM_MAX_PIECES 256u
 ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n);
 /* The same without a copy (MSG_ZEROCOPY): the written bytes must not change until hf_stream_let_go has counted the
- * call, or the stream is closed and no process reads its other end. -EOPNOTSUPP: not supported by this stream, as in
- * the simulator; -ENOBUFS: not at present, use hf_stream_writev. */
+ * call, or the stream is closed, which resets it then. -EOPNOTSUPP: not supported by this stream, as in the simulator;
+ * -ENOBUFS: not at present, use hf_stream_writev. */
 ssize_t hf_stream_writev_kept(struct hf_io *io, const struct iovec *pieces, unsigned n);
 /* The number of further calls, in their order, that are complete. The stream is readable when there are some.
  * *copied_out: the kernel copied the bytes after all, as it does over loopback. */

@@ -143,8 +143,22 @@ static unsigned stream_let_go(struct hf_io *io, bool *copied_out)
 	return n;
 }
 
+/* Closed with a reset, the kernel drops what it has not sent; else it would send that from memory that is the caller's
+ * again. */
+static void stream_close(struct hf_io *io)
+{
+	const struct linger reset = {.l_onoff = 1};
+	const struct linux_stream *stream = stream_of(io);
+	bool copied = false;
+
+	(void)stream_let_go(io, &copied);
+	if (stream->kept != stream->first_kept)
+		setsockopt(io_fd(io), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	linux_io_close(io);
+}
+
 static const struct world_io_ops stream_ops = {
-	.close = linux_io_close,
+	.close = stream_close,
 	.local = linux_io_local,
 	.read = stream_read,
 	.writev = stream_writev,

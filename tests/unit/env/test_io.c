@@ -434,6 +434,40 @@ static void a_full_stream_says_so_and_is_writable_again_later(void **state)
 	hf_io_close(a);
 }
 
+/* What the kernel has not sent yet lies in the memory of the writer, which is free again when the stream is closed. */
+static void a_stream_that_is_closed_sends_no_memory_that_it_kept(void **state)
+{
+	const uint32_t bytes = 16u << 20;
+	uint8_t *memory = malloc(bytes), *read = malloc(bytes);
+	struct iovec piece = {.iov_base = memory, .iov_len = bytes};
+	struct hf_io *a, *b;
+	uint64_t kept = 0;
+	bool copied;
+	ssize_t n;
+
+	(void)state;
+	assert_true(memory != NULL && read != NULL);
+	memset(memory, 0x11, bytes);
+	connect_pair("127.0.0.1", &a, &b);
+	while ((n = hf_stream_writev_kept(a, &piece, 1)) > 0)
+		kept += (uint64_t)n;
+	assert_true(n == -EAGAIN || n == -ENOBUFS);
+	assert_true(kept > 0);
+	(void)hf_stream_let_go(a, &copied);
+	hf_io_close(a);
+	memset(memory, 0xee, bytes);
+	while ((n = hf_stream_read(b, read, bytes)) > 0 || n == -EAGAIN) {
+		if (n == -EAGAIN)
+			wait_for(b, HF_READABLE);
+		else
+			assert_null(memchr(read, 0xee, (size_t)n));
+	}
+	assert_true(n == 0 || n == -ECONNRESET);
+	hf_io_close(b);
+	free(memory);
+	free(read);
+}
+
 static void writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal(void **state)
 {
 	struct hf_io *a, *b;
@@ -611,6 +645,7 @@ int main(void)
 		WITH_LOOP(a_stream_carries_bytes_and_its_end_from_a_chosen_address),
 		WITH_LOOP(an_accepted_stream_ends_when_the_host_of_its_peer_has_vanished),
 		WITH_LOOP(a_full_stream_says_so_and_is_writable_again_later),
+		WITH_LOOP(a_stream_that_is_closed_sends_no_memory_that_it_kept),
 		WITH_LOOP(writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal),
 		WITH_LOOP(a_refused_connection_is_told_by_readiness_and_the_first_read),
 		WITH_LOOP(a_tcp_port_in_use_is_refused_in_words),
