@@ -82,11 +82,18 @@ static void on_ended(struct tcp_stream *stream, struct tcp_slice *wire, enum tcp
 	slice_back(slice);
 }
 
-static void end_line(struct tcp_line *line, uint64_t now_ns)
+/* For a reason of the path; one that is withdrawn has none. */
+static void note_failure(struct tcp_line *line)
 {
+	if (!line->answered)
+		line->peer->failures++;
 	line->backoff_ns = line->backoff_ns == 0 ? BACKOFF_MIN_NS : line->backoff_ns * 2;
 	if (line->backoff_ns > BACKOFF_MAX_NS)
 		line->backoff_ns = BACKOFF_MAX_NS;
+}
+
+static void end_line(struct tcp_line *line, uint64_t now_ns)
+{
 	line->retry_ns = now_ns + line->backoff_ns;
 	line_move(line, TCP_LINE_CLOSED);
 }
@@ -97,8 +104,6 @@ static void stop_line(struct tcp_line *line)
 	bool fences = false;
 
 	tcp_stream_close(&line->stream);
-	if (!line->answered)
-		line->peer->failures++;
 	list_for_each_safe (at, &line->stream.out) {
 		struct tcp_sent *sent = sent_of(container_of(at, struct tcp_slice, link));
 
@@ -120,6 +125,7 @@ static void on_broken(struct tcp_stream *stream, const char *reason)
 	struct tcp_line *line = line_of(stream);
 
 	log_debug("transfer: tcp stream %u broke: %s", stream->epoch, reason);
+	note_failure(line);
 	stop_line(line);
 }
 
@@ -268,7 +274,7 @@ static bool open_line(struct tcp_line *line, uint64_t now_ns)
 	line->answered = false;
 	if (tcp_stream_open(&line->stream, tcp->loop, &tcp->local, &target, &hello, &stream_events, NULL) == 0)
 		return true;
-	line->peer->failures++;
+	note_failure(line);
 	end_line(line, now_ns);
 	return false;
 }
@@ -387,8 +393,10 @@ bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns)
 			end_fenced(line);
 		if (line->state == TCP_LINE_CLOSED && !list_empty(&tcp_peer->jobs) && now_ns >= line->retry_ns)
 			busy |= open_line(line, now_ns);
-		if (line->state == TCP_LINE_OPEN && is_stuck(line, now_ns))
+		if (line->state == TCP_LINE_OPEN && is_stuck(line, now_ns)) {
+			note_failure(line);
 			stop_line(line);
+		}
 		if (line->state == TCP_LINE_OPEN)
 			busy |= fill_line(line);
 	}

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "engines.h"
+#include "transfer/engine.h"
 
 #define BYTES  (8u << 20)
 #define CHUNK  (1u << 20)
@@ -153,12 +154,45 @@ static void a_slow_stream_that_moves_is_not_ended(void **state)
 	close_fixture(&f);
 }
 
+/* A cancel ends a stream that has carried nothing yet; the next request opens another. */
+static void cancels_are_no_failures_of_tcp(void **state)
+{
+	const struct hf_transfer_config config = {.cancel_grace_ns = 1};
+	struct hf_transfer_request request;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &config);
+	request = request_of(&f, HF_TRANSFER_WRITE);
+	request.hinted = true;
+	request.hint = HF_TRANSPORT_TCP;
+	for (unsigned i = 0; i < 8; i++) {
+		const struct tcp_peer *tcp = &container_of(f.engines.segment, struct peer, segment)->tcp;
+		unsigned first;
+
+		assert_int_equal(hf_transfer_resolve(f.engines.a, &request, 0), HF_TRANSPORT_TCP);
+		assert_int_equal(hf_transfer_submit(f.batch, &request, 1, &first, NULL), 0);
+		while (tcp->lines[0].stream.out_count + tcp->lines[1].stream.out_count == 0)
+			engines_turn(&f.engines);
+		assert_int_equal(hf_transfer_cancel(f.batch, 0), 0);
+		while (hf_transfer_batch_status(f.batch) == HF_TRANSFER_PENDING)
+			engines_turn(&f.engines);
+		assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_CANCELED);
+		assert_int_equal(tcp->failures, 0);
+		assert_int_equal(hf_transfer_batch_free(f.batch), 0);
+		assert_int_equal(hf_transfer_batch_alloc(f.engines.a, 1, NULL, NULL, &f.batch), 0);
+	}
+	submit(&f, HF_TRANSFER_WRITE);
+	close_fixture(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
 		cmocka_unit_test(without_fallback_a_task_waits_for_a_rail_that_was_cut),
 		cmocka_unit_test(a_slow_stream_that_moves_is_not_ended),
+		cmocka_unit_test(cancels_are_no_failures_of_tcp),
 	};
 
 	if (argc > 1)
