@@ -37,8 +37,12 @@ static unsigned cut(struct slice_job *job, uint64_t block)
 
 static uint64_t block_of(uint64_t length, uint64_t block)
 {
-	if (block < (length + SLICES_MAX - 1) / SLICES_MAX)
-		block = (length + SLICES_MAX - 1) / SLICES_MAX;
+	uint64_t grown = (length + SLICES_MAX - 1) / SLICES_MAX;
+
+	if (grown > SLICE_BYTES_GROWN)
+		grown = SLICE_BYTES_GROWN;
+	if (block < grown)
+		block = grown;
 	return block < SLICE_BYTES_MAX ? block : SLICE_BYTES_MAX;
 }
 

@@ -9,9 +9,10 @@
 #include "base/list.h"
 #include "transfer/transport.h"
 
-#define SLICES_MAX      64u        /* of a job, unless they would be too long; one more for each hole */
-#define SLICE_BYTES_MAX (1u << 30) /* of one wr, or one header of tcp */
-#define BLOCK_BYTES_MIN 4096u      /* of the slices of any transport, but the last of a hole */
+#define SLICES_MAX        64u        /* of a job, unless they would be too long; one more for each hole */
+#define SLICE_BYTES_GROWN (1u << 24) /* instead of more slices: at 2 MB/s this takes less than max_timeout_ns */
+#define SLICE_BYTES_MAX   (1u << 30) /* of one wr, or one header of tcp; of a configured block */
+#define BLOCK_BYTES_MIN   4096u      /* of the slices of any transport, but the last of a hole */
 
 struct slice_job;
 
