@@ -33,7 +33,7 @@ struct peer {
 
 void peer_close_segment(struct peer *peer);
 
-/* How many transports have an end here and there, up or not. */
+/* How many transports that are used here have an end there, up or not. */
 unsigned peer_transports(const struct peer *peer);
 
 /* Whether all slices that are under way to the peer are of buffers that its segment has. */

@@ -36,12 +36,13 @@ bool peer_is_released(const struct peer *peer)
 unsigned peer_transports(const struct peer *peer)
 {
 	const struct hf_transfer *engine = peer->engine;
-	unsigned by_kind[2] = {0, 0};
+	uint32_t common = 0;
 
 	for (unsigned i = 0; i < hf_node_rails(engine->node); i++)
 		if (hf_peer_rail(peer->node_peer, i) != HF_RAIL_PEER)
-			by_kind[(engine->rdma.rails & 1u << i) != 0] = 1;
-	return by_kind[0] + by_kind[1] + (engine->target != NULL && peer->segment.view.tcp_family != 0 ? 1 : 0);
+			common |= 1u << i;
+	return (unsigned)((common & engine->shm.rails) != 0) + (unsigned)((common & engine->rdma.rails) != 0) +
+	       (unsigned)(engine->target != NULL && peer->segment.view.tcp_family != 0);
 }
 
 static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_peer)

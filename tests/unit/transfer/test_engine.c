@@ -357,6 +357,12 @@ static void a_required_fallback_refuses_a_segment_that_one_transport_reaches(voi
 	assert_non_null(strstr(error.text, "1 transports lead to peer b and fallback is required"));
 	close_fixture(&f);
 	without_tcp = false;
+	config.transports_off = 1u << HF_TRANSPORT_SHM | 1u << HF_TRANSPORT_RDMA;
+	begin_fixture(&f, &config);
+	for (unsigned i = 0; i < LIMIT && f.heard == 0; i++)
+		turn(&f);
+	assert_int_equal(hf_transfer_open_segment(f.a.engine, f.pair.a.peer, &segment, &error), -ENETUNREACH);
+	close_fixture(&f);
 }
 
 static uint64_t posted(const struct fixture *f)
