@@ -230,9 +230,15 @@ static int make_directory(const struct copy_store *store, const char *path)
 	return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
 }
 
+/* Not through a link that lies there instead, as open_regular. */
 static int open_journal(struct copy_store *store, struct hf_error *error)
 {
-	int failed = hf_file_open(store->env, store->journal_path, HF_FILE_WRITE | HF_FILE_CREATE, &store->journal);
+	struct stat status;
+	int failed;
+
+	if (lstat(store->journal_path, &status) == 0 && !S_ISREG(status.st_mode))
+		return hf_error_set(error, -EEXIST, "%s is no regular file; remove it", store->journal_path);
+	failed = hf_file_open(store->env, store->journal_path, HF_FILE_WRITE | HF_FILE_CREATE, &store->journal);
 
 	if (!failed)
 		failed = hf_file_lock(store->journal);

@@ -40,7 +40,8 @@ struct copy_store {
 	uint32_t count, room;
 };
 
-/* Blocks. The store is zeroed. -EEXIST: the target exists; -EBUSY: another receiver works on that name. */
+/* Blocks. The store is zeroed. -EEXIST: the target exists, or the journal is no regular file;
+ * -EBUSY: another receiver works on that name. */
 int copy_store_open(struct copy_store *store, struct hf_env *env, const char *parent, const struct copy_begin *begin,
 	struct hf_error *error);
 void copy_store_close(struct copy_store *store); /* blocks; also what was not opened */

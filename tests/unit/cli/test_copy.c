@@ -2,11 +2,16 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "cli/transfer/journal.h"
+#include "cli/transfer/store.h"
 
 static struct copy_message file_called(const char *name)
 {
@@ -142,6 +147,48 @@ static void the_last_chunk_has_the_rest_of_the_file(void **state)
 	assert_int_equal(copy_chunk_bytes(COPY_CHUNK_BYTES + 1, 1), 1);
 }
 
+static void write_to(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* Another user of the directory may have put it there: what it leads to must not become the journal. */
+static void a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays(void **state)
+{
+	const struct copy_begin begin = {.name_bytes = 4, .name = "file"};
+	char directory[] = "/tmp/holdfast-copy-XXXXXX", journal[128], precious[128], text[16] = "";
+	struct copy_store *store = calloc(1, sizeof(*store));
+	struct hf_error error = {0};
+	FILE *file;
+
+	(void)state;
+	assert_non_null(store);
+	assert_non_null(mkdtemp(directory));
+	(void)snprintf(journal, sizeof(journal), "%s/.file.holdfast-journal", directory);
+	(void)snprintf(precious, sizeof(precious), "%s/precious", directory);
+	write_to(precious, "precious");
+	assert_int_equal(symlink(precious, journal), 0);
+	assert_int_equal(copy_store_open(store, hf_env_host(), directory, &begin, &error), -EEXIST);
+	assert_non_null(strstr(error.text, ".file.holdfast-journal is no regular file; remove it"));
+	copy_store_close(store);
+	file = fopen(precious, "r");
+	assert_non_null(file);
+	assert_non_null(fgets(text, sizeof(text), file));
+	assert_string_equal(text, "precious");
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(unlink(journal), 0);
+	assert_int_equal(copy_store_open(store, hf_env_host(), directory, &begin, &error), 0);
+	copy_store_close(store);
+	assert_int_equal(unlink(journal), 0);
+	assert_int_equal(unlink(precious), 0);
+	assert_int_equal(rmdir(directory), 0);
+	free(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +199,7 @@ int main(void)
 		cmocka_unit_test(a_journal_is_read_to_its_last_whole_record),
 		cmocka_unit_test(a_journal_ends_where_a_byte_is_wrong),
 		cmocka_unit_test(the_last_chunk_has_the_rest_of_the_file),
+		cmocka_unit_test(a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
