@@ -35,7 +35,7 @@ const char *hf_transport_name(enum hf_transport transport); /* "RDMA"; HF_TRANSP
 
 /* 0 means the default, for every member. */
 struct hf_transfer_config {
-	struct hf_addr listen; /* of tcp; family AF_UNSPEC: no tcp */
+	struct hf_addr listen; /* of tcp; peers connect to it, so 0.0.0.0 and [::] are refused; AF_UNSPEC: no tcp */
 	enum hf_transfer_fallback fallback;
 	int max_failover_attempts;       /* of a task; 0: 3; negative: none */
 	unsigned rail_error_threshold;   /* errors within rail_error_window_ns that pause a rail; 0: 3 */
@@ -81,7 +81,7 @@ struct hf_transfer_events {
 		struct hf_transfer *transfer, struct hf_peer *peer, const void *data, size_t bytes, void *context);
 };
 
-/* The node outlives the engine. -EEXIST: the node has an engine. */
+/* The node outlives the engine. -EEXIST: the node has an engine; -EINVAL: the configuration is refused. */
 int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *config,
 	const struct hf_transfer_events *events, void *context, struct hf_transfer **transfer_out,
 	struct hf_error *error);

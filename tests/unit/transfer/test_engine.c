@@ -629,7 +629,7 @@ static void a_task_that_tcp_cannot_carry_fails_in_time(void **state)
 	close_fixture(&f);
 }
 
-static void a_busy_port_is_refused_in_words(void **state)
+static void a_port_that_is_busy_or_of_no_address_is_refused_in_words(void **state)
 {
 	struct hf_transfer_config config = {0};
 	struct hf_transfer *engine;
@@ -643,6 +643,9 @@ static void a_busy_port_is_refused_in_words(void **state)
 	assert_int_equal(hf_transfer_open(f.pair.b.node, &config, NULL, NULL, &engine, &error), -EADDRINUSE);
 	assert_non_null(strstr(error.text, "127.0.0.1:"));
 	f.b.engine = NULL;
+	assert_int_equal(hf_addr_parse("0.0.0.0:0", &config.listen), 0);
+	assert_int_equal(hf_transfer_open(f.pair.b.node, &config, NULL, NULL, &f.b.engine, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "transports.tcp.address: peers cannot connect to 0.0.0.0"));
 	close_fixture(&f);
 }
 
@@ -976,7 +979,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_error_blames_no_rail_and_fails_no_other_task),
 		cmocka_unit_test(a_task_waits_for_tcp_where_nothing_else_reaches_the_peer),
 		cmocka_unit_test(a_task_that_tcp_cannot_carry_fails_in_time),
-		cmocka_unit_test(a_busy_port_is_refused_in_words),
+		cmocka_unit_test(a_port_that_is_busy_or_of_no_address_is_refused_in_words),
 		cmocka_unit_test(engines_that_come_and_go_leave_nothing_behind),
 		cmocka_unit_test(what_the_channel_refuses_is_said_later),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
