@@ -115,7 +115,8 @@ int hf_transfer_open_segment(
 struct hf_segment *hf_transfer_segment(struct hf_transfer *transfer, struct hf_peer *peer);
 /* The pointer becomes invalid; no request to it is pending. The segment may be opened again while the peer lives. */
 void hf_transfer_close_segment(struct hf_segment *segment);
-/* Segment 0: the buffers of this engine, with the permissions of peers. Its requests are copies. */
+/* Segment 0: the buffers of this engine, with the permissions of peers. Its requests are copies; one whose source and
+ * target overlap is refused (-EINVAL). */
 struct hf_segment *hf_transfer_own_segment(struct hf_transfer *transfer);
 /* The i-th buffer of the segment: its address there; false: no such buffer. */
 bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out);

@@ -83,6 +83,16 @@ static struct hf_transfer *engine_of(const struct hf_transfer_batch *batch)
 	return container_of(batch_context(batch), struct hf_transfer, owners);
 }
 
+/* Slices are copied in any order: what one writes must not be another's source. */
+static bool overlaps(const struct hf_transfer *engine, const struct hf_transfer_request *request)
+{
+	uintptr_t source = (uintptr_t)request->source;
+	uint64_t apart =
+		source < request->target_offset ? request->target_offset - source : source - request->target_offset;
+
+	return request->segment == &engine->own.self.segment && apart < request->length;
+}
+
 static int resolve(const struct hf_transfer *engine, const struct hf_transfer_request *request, unsigned i,
 	struct task_request *resolved_out, struct hf_error *error)
 {
@@ -99,6 +109,8 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 			(unsigned long long)request->length, request->source);
 	if (remote < 0)
 		return hf_error_set(error, -EINVAL, "request %u: no buffer of the segment holds its target", i);
+	if (overlaps(engine, request))
+		return hf_error_set(error, -EINVAL, "request %u: its source and its target overlap", i);
 	permission = request->segment->view.buffers[remote].permission;
 	if ((permission & needed) == 0)
 		return hf_error_set(
