@@ -82,7 +82,7 @@ static int open_listeners(struct broker *broker, struct hf_error *error)
 	return 0;
 }
 
-/* Who connected meanwhile waited. */
+/* Connections made meanwhile waited. */
 static int watch_listeners(struct broker *broker, struct hf_error *error)
 {
 	for (unsigned i = 0; i < broker->listener_count; i++) {
@@ -176,7 +176,7 @@ static int identify(struct broker *broker, struct hf_error *error)
 	snprintf(path, sizeof(path), "%s/meta.properties", broker->config.log_dirs);
 	rc = checkpoint_read(broker->env, path, META_MOST, &text, &bytes, error);
 	if (rc == -ENOENT)
-		return 0; /* nobody's yet */
+		return 0; /* it has no owner yet */
 	if (rc == 0)
 		rc = read_identity(broker, text, path, error);
 	free(text);

@@ -71,7 +71,7 @@ static const struct {
 	uint64_t (*value)(const struct broker *broker);
 } metrics[STATUS_METRICS] = {
 	{"holdfast_broker_partitions_led", "Partitions that this broker leads.", HF_METRIC_GAUGE, count_led},
-	{"holdfast_broker_partitions_offline", "Partitions of the cluster that nobody leads.", HF_METRIC_GAUGE,
+	{"holdfast_broker_partitions_offline", "Partitions of the cluster without a leader.", HF_METRIC_GAUGE,
 		count_offline},
 	{"holdfast_broker_partitions_under_replicated",
 		"Partitions that this broker leads and of which a replica is not in sync.", HF_METRIC_GAUGE,

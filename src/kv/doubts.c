@@ -30,7 +30,7 @@ bool kv_doubts_add(struct hf_kv *kv, uint32_t entry)
 	return true;
 }
 
-/* Its own write and its replay are nobody's any more. */
+/* Its own write and its replay are over. */
 static bool forget_record(struct hf_kv *kv, const struct busy *busy)
 {
 	struct record *record = kv_store_at(&kv->store, busy->entry);
@@ -76,7 +76,7 @@ bool kv_doubts_replay(struct hf_kv *kv)
 		if (busy == NULL)
 			return false;
 		kv_store_set_flags(record, record->flags & (uint8_t)~RECORD_DOUBTFUL);
-		kv_missed_note(&kv->missed, record, kv->doubts[i]); /* who is absent may not have it (R-K11) */
+		kv_missed_note(&kv->missed, record, kv->doubts[i]); /* an absent member may not have it (R-K11) */
 		kv_writes_settle(kv, busy, RECORD_INVALID, true);
 		list_remove(&busy->invalid);
 		busy->since_ns = 0;

@@ -226,7 +226,7 @@ static void mark(struct hf_kv *kv)
 	if (position <= log->mark)
 		return;
 	if (kv->config.unnoted && position < log->mark + kv->config.segment_bytes)
-		return; /* nobody heals by it; segments are freed up to it */
+		return; /* no member heals by it; segments are freed up to it */
 	entry.ts.version = position;
 	kv_told_write(kv->told, kv->config.member_count, told);
 	(void)kv_log_append(log, &entry);

@@ -63,7 +63,7 @@ struct hf_kv_flow {
 	struct list ops;             /* in order */
 	struct list in_kv, in_ready; /* of all flows; of those with something to answer or to begin */
 	bool running, closed;
-	bool held; /* nothing is answered or begun: who posts has not taken the answers so far */
+	bool held; /* nothing is answered or begun: the client has not taken the answers so far */
 };
 
 /* A key that waits for something: it has a write of this node in flight, is INVALID, or operations wait for it. */

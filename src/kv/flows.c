@@ -43,7 +43,7 @@ static void op_give(struct hf_kv *kv, struct op *op)
 	kv->op_free = op;
 }
 
-/* Nobody is told of it any more. */
+/* Its end is not told any more. */
 static void op_forget(struct hf_kv *kv, struct op *op)
 {
 	list_remove(&op->in_flow);

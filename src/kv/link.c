@@ -22,7 +22,7 @@ static struct link *link_of(struct mesh_link *link)
 	return container_of(link, struct link, mesh);
 }
 
-/* ---- who connects ---- */
+/* ---- connecting ---- */
 
 static bool differs(const uint8_t *said, const uint8_t *own, size_t from, size_t to)
 {

@@ -26,7 +26,7 @@ enum record_state {
 
 enum record_flag {
 	RECORD_TOMBSTONE = 1 << 0,
-	RECORD_RMW = 1 << 1,      /* refused by whoever has a newer one */
+	RECORD_RMW = 1 << 1,      /* refused by a member that has a newer one */
 	RECORD_DOUBTFUL = 1 << 2, /* kept over an exclusion, and not known to be at all live nodes (R-K13) */
 };
 

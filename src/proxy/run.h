@@ -87,7 +87,7 @@ void proxy_lead_due(struct proxy *proxy);
 
 /* ---- route.c: at the client's proxy ---- */
 
-/* Takes it to the leader, whoever that is, as often as that takes; routed() follows, perhaps at once, with a status
+/* Takes it to the present leader, as often as that takes; routed() follows, perhaps at once, with a status
  * that is neither RUN_NOT_LEADER nor, before the patience is over, RUN_UNKNOWN. */
 void proxy_route(struct run *run);
 /* The leader or a channel changed. */

@@ -12,7 +12,7 @@
 #include "proxy/entry.h"
 
 #define SERVER_QUEUE_BYTES (256u << 20) /* of commands that wait for their replies: it has failed beyond that */
-/* Who can wait sends nothing beyond this; a command, or an entry, may still add what it has. */
+/* A request that can wait is not sent beyond this; a command, or an entry, may still add what it has. */
 #define SERVER_UNSENT_MOST (SERVER_QUEUE_BYTES / 4)
 
 /* Replies that belong together. done() is called when all that are counted in `left` are in `out`, in the order of
@@ -36,7 +36,7 @@ struct server_protocol {
 	const char *name; /* of the server, for people */
 	/* One reply, as resp_reply_read. */
 	enum resp_outcome (*read)(struct resp_reply *reply, const uint8_t *data, size_t bytes, size_t *used_out);
-	/* Appends what the client gets for this reply; with `out` NULL nobody gets anything. False: no server answers
+	/* Appends what the client gets for this reply; with `out` NULL none is appended. False: no server answers
 	 * so
 	 * that has what it was given, and it is over. */
 	bool (*take)(const struct server_question *question, const uint8_t *reply, size_t bytes, struct resp_out *out);

@@ -12,7 +12,7 @@
 struct hf_segment {
 	struct peer *peer;
 	struct wire_segment view; /* incarnation 0: no message yet */
-	bool opened;              /* by the caller, who may name it */
+	bool opened;              /* by the caller, which may name it */
 };
 
 struct peer {

@@ -75,7 +75,7 @@ struct task {
 	uint64_t withdraw_ns;   /* DRAINING: when to withdraw what is out; UINT64_MAX: never */
 };
 
-/* `config` outlives the task. Whoever submits reserves room in `done` for the slices. */
+/* `config` outlives the task. A submit reserves room in `done` for the slices. */
 void task_init(struct task *task, const struct task_config *config, uint64_t length);
 void task_free(struct task *task);
 

@@ -119,7 +119,7 @@ static int make_room(struct compression_buffer *to, size_t more, size_t most)
 	return 0;
 }
 
-/* Room for the next piece of a stream whose length nobody told. */
+/* Room for the next piece of a stream of unknown length. */
 static int make_some_room(struct compression_buffer *to, size_t most)
 {
 	if (to->bytes < to->room)

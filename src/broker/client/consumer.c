@@ -174,7 +174,7 @@ void hf_consumer_stats(const struct hf_consumer *consumer, struct hf_consumer_st
 
 /* ---- records ---- */
 
-/* Unpacks the records, whose frames nobody has checked yet. 0; -errno. */
+/* Unpacks the records, whose frames were not checked yet. 0; -errno. */
 static int unpack(struct consumer_partition *partition, const uint8_t *at)
 {
 	const struct batch *batch = &partition->batch;

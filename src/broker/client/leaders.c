@@ -1,4 +1,4 @@
-/* Brokers, and who leads what. */
+/* Brokers, and the leaders of partitions. */
 #include "broker/client/leaders.h"
 
 #include <errno.h>

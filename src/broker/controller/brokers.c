@@ -1,4 +1,4 @@
-/* Brokers of the cluster: their sessions, which partitions they have, who leads these. */
+/* Brokers of the cluster: their sessions, their partitions, and the leaders of these. */
 #include "broker/controller/controller.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static bool is_alive(const struct controller *controller, int32_t id)
 	return broker != NULL && broker->alive;
 }
 
-/* ---- who leads ---- */
+/* ---- leaders ---- */
 
 /* The first living one of these in the order of the replicas; -1: none. */
 static int32_t first_of(const struct controller *controller, const struct controller_partition *partition,
@@ -54,7 +54,7 @@ static int32_t first_of(const struct controller *controller, const struct contro
 	return -1;
 }
 
-/* A member of the isr, in the next epoch. Where the topic allows it any replica, who is the isr then: what others had
+/* A member of the isr, in the next epoch. Where the topic allows it any replica, which is the isr then: what others had
  * beyond its log is lost. A member whose log is gone is the last choice. */
 static void elect(
 	const struct controller *controller, const struct topic_config *config, struct controller_partition *partition)
@@ -310,7 +310,7 @@ static void resign(
 	if (partition == NULL)
 		return;
 	if (partition->isr.count < 2) {
-		refuse(result, KAFKA_INVALID_REQUEST, "nobody else is in sync");
+		refuse(result, KAFKA_INVALID_REQUEST, "no other replica is in sync");
 		return;
 	}
 	leave(controller, &topic->config, partition, command->broker);
@@ -332,7 +332,7 @@ void controller_apply_broker(
 
 /* ---- placing ---- */
 
-/* The isr is who lives; when nobody does, all wait for the first one. */
+/* The isr is those that live; when none does, all wait for the first one. */
 static void begin(const struct controller *controller, struct controller_partition *partition)
 {
 	partition->isr.count = 0;

@@ -28,7 +28,7 @@
 
 struct quorum_entry {
 	struct list node;
-	struct proposal *proposal; /* NULL: nobody waits */
+	struct proposal *proposal; /* NULL: none waits */
 	int8_t kind;
 	char topic[CONTROLLER_TOPIC_BYTES];
 	size_t bytes;
@@ -201,7 +201,7 @@ void quorum_propose(struct quorum *quorum, const struct kafka_controller_command
 	send_first(quorum, hf_loop_now_ns(quorum->broker->loop));
 }
 
-/* The first command was applied: whoever waits is told, and the next one goes. */
+/* The first command was applied: its caller is told, and the next one goes. */
 static void complete_first(struct quorum *quorum, const struct controller_result *result)
 {
 	struct quorum_entry *entry = container_of(quorum->entries.next, struct quorum_entry, node);

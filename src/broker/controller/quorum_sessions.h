@@ -39,7 +39,7 @@ static inline int quorum_place(const struct quorum *quorum, int32_t broker) /* -
 }
 /* Lost messages are sent again. */
 void quorum_send(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message);
-/* Proposes it, if this broker leads; whoever wants it does so again. */
+/* Proposes it, if this broker leads; the caller repeats it where need be. */
 void quorum_submit(struct quorum *quorum, const struct kafka_controller_command *command);
 
 #endif

@@ -38,7 +38,7 @@ struct topics {
  * all. */
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
 	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error);
-/* The controller has all topics of this broker: what is not opened next is nobody's. */
+/* The controller has all topics of this broker: what is not opened next has no owner. */
 void topics_known(struct topics *topics);
 /* Closes every log in order. */
 void topics_close(struct topics *topics);

@@ -32,7 +32,7 @@ struct flight {
 	size_t bytes; /* of all this */
 	int64_t end;  /* of its records: they hold once hw is there */
 	bool lost;    /* the partition has ended meanwhile */
-	/* Told once, just before the flight is freed: NONE, or why its commits do not hold. NULL: nobody waits. */
+	/* Told once, just before the flight is freed: NONE, or why its commits do not hold. NULL: none waits. */
 	void (*told)(void *context, enum kafka_error error);
 	void *context;
 };
@@ -51,7 +51,7 @@ struct flight *flights_make(
 void flights_free(struct groups *groups, struct flight *flight); /* one that was not added */
 /* Its records are in the log, up to `end`. */
 void flights_add(struct groups *groups, struct flight *flight, int64_t end);
-/* Takes over what is replicated, and tells who waits. Not while the partition tells its waits. */
+/* Takes over what is replicated, and ends the waits for it. Not while the partition tells its waits. */
 void flights_settle(struct groups *groups);
 /* All are dropped: NOT_COORDINATOR. */
 void flights_stop(struct groups *groups);

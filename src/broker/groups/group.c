@@ -323,7 +323,7 @@ static struct group_member *choose_leader(const struct group *group)
 	return first;
 }
 
-/* Those who are here begin a generation; dynamic members who are not are out. */
+/* Present members begin a generation; absent dynamic ones are out. */
 static void complete(struct group *group, uint64_t now_ns)
 {
 	struct group_member *leader;
@@ -499,7 +499,7 @@ static enum kafka_error join_known(
 	return KAFKA_NONE;
 }
 
-/* A static member that came back without its id gets another one; who has the old id is fenced. */
+/* A static member that came back without its id gets another one; a client with the old id is fenced. */
 static enum kafka_error join_instance(struct group *group, const struct group_join *join, struct group_member *old,
 	uint64_t now_ns, struct group_member **member_out)
 {

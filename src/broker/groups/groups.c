@@ -1,4 +1,4 @@
-/* Groups of this broker: who waits, and for how long. Their offsets in the log: groups_log.c. */
+/* Groups of this broker: their waits, and how long these last. Their offsets in the log: groups_log.c. */
 #include "broker/groups/groups.h"
 
 #include <stdlib.h>
@@ -135,7 +135,7 @@ static void answer_join(const struct group *group, const struct group_member *me
 	response.generation_id = group->generation;
 	response.protocol_type = request_text(group->protocol_type);
 	response.leader = request_text(group->leader_id);
-	/* Only the leader is told who is there; in a generation that stands it has nothing to assign. */
+	/* Only the leader is told of the members; in a generation that stands it has nothing to assign. */
 	response.skip_assignment = group_is_leader(group, member) && group->state == GROUP_STABLE;
 	if (group_is_leader(group, member)) {
 		response.members.at =
@@ -243,7 +243,7 @@ void groups_expire(struct groups *groups)
 			groups_log_expire(groups, groups->at[i], limit_ms);
 }
 
-/* ---- who coordinates ---- */
+/* ---- coordinators ---- */
 
 static struct partition *offsets_of(const struct groups *groups)
 {

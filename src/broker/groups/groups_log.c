@@ -212,7 +212,7 @@ static void add_flight(struct writing *writing, const struct flight *flight)
 }
 
 /* Of a flight: what of it commits offsets of this topic (null: of any) is written as removed, and will not be taken
- * over. Who waits for it is told what it would be. */
+ * over. A wait for it gets what it would be. */
 static void remove_from_flight(struct writing *writing, struct flight *flight, struct codec_string topic)
 {
 	int32_t kept = 0;

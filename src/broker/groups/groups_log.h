@@ -10,7 +10,7 @@ int groups_log_load(struct groups *groups, struct hf_error *error);
 enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry);
 
 /* Writes what a group commits. From then on it is one of the groups' flights, which flights_settle takes over: the
- * caller says who is told. */
+ * caller names the one that is told. */
 enum kafka_error groups_log_commit(struct groups *groups, struct codec_string group,
 	const struct groups_commit *commits, int32_t count, struct flight **flight_out);
 /* All offsets are written anew if the log has grown enough, and behind them what is in flight. */

@@ -71,7 +71,7 @@ static void advance(struct partition *partition, int64_t end)
 		raise_hw(partition);
 }
 
-/* Who waits for its disk need not wait any more; or there is none. */
+/* Waits for its disk are over; or there is none. */
 static void flushed(struct partition_log *log, void *owner)
 {
 	struct partition *partition = owner;

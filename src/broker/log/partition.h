@@ -16,7 +16,7 @@ struct partition {
 	unsigned replicas;   /* that it has */
 	struct list waits;
 	struct partition_holder *holder; /* NULL: none */
-	/* Of whoever replicates it (replication.h). NULL: there is one replica, and hw is where the log ends. */
+	/* Of its replication (replication.h). NULL: there is one replica, and hw is where the log ends. */
 	void (*appended)(struct partition *partition);
 	void (*gone)(struct partition *partition); /* the log is closed or removed next */
 	void *replication;

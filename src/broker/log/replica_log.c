@@ -103,7 +103,7 @@ static int forget_behind(struct partition_log *log, int64_t now_ms, struct hf_er
 }
 
 /* The log went on in this segment; its head is what comes behind `place`. A file that is registered keeps its length,
- * and what may still be written into it is nobody else's (R-B14). */
+ * and what may still be written into it belongs to no other (R-B14). */
 static int make_head(
 	struct partition_log *log, struct segment *segment, uint32_t place, uint32_t capacity, struct hf_error *error)
 {

@@ -25,7 +25,7 @@ bool segment_at(const struct segment *segment, uint32_t place, struct batch *bat
 	       batch_read(segment->map + place, segment->bytes - place, batch_out) == BATCH_RIGHT;
 }
 
-/* Offsets are believed as far as they follow the index: whoever holds an extent can change those in its batches, and a
+/* Offsets are believed as far as they follow the index: the holder of an extent can change those in its batches, and a
  * follower must not be led to another place. */
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out)
 {
@@ -147,7 +147,7 @@ static int ahead_run(struct hf_work *work)
 	return rc;
 }
 
-/* After a failure this segment's are made as they are needed, by segment_prepare, who says what is wrong. */
+/* After a failure this segment's are made as they are needed, by segment_prepare, which says what is wrong. */
 static void ahead_done(struct hf_work *work, int rc)
 {
 	struct ahead *ahead = container_of(work, struct ahead, work);
@@ -203,7 +203,7 @@ void segment_accept(struct segment *segment, const struct batch *batch)
 /* ---- opening ---- */
 
 /* Books every batch of the file's `bytes` below `end_offset`, verified or believed; stops at the first that is not
- * right. Who could not be fenced may have written behind the last one of a sealed segment. */
+ * right. A holder that could not be fenced may have written behind the last one of a sealed segment. */
 static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_offset, bool verify)
 {
 	struct batch batch;
@@ -415,7 +415,7 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 	rc = segment_open(old->env, old->directory, old->base_offset, capacity < place ? place : capacity,
 		old->index_interval, SEGMENT_HEAD, SEGMENT_WHOLE, &again, NULL, error);
 	if (rc != 0) {
-		(void)hf_file_resize(old->file, old->capacity); /* who reads what is gone finds zeros */
+		(void)hf_file_resize(old->file, old->capacity); /* a read of what is gone finds zeros */
 		return rc;
 	}
 	list_insert_before(&old->node, &again->node);

@@ -113,7 +113,7 @@ static void over(struct produce_grant *grant)
 	move(grant, PRODUCE_GRANT_OVER);
 }
 
-/* Somebody else appends next. What has arrived comes before it. */
+/* Another one appends next. What has arrived comes before it. */
 static void take_back(struct partition_holder *holder)
 {
 	struct produce_grant *grant = container_of(holder, struct produce_grant, holder);
@@ -133,7 +133,7 @@ static struct produce_answer *add_answer(struct produce_grant *grant, uint16_t o
 	return answer;
 }
 
-/* As of any producer: who leads must reach the controller, and acks=all needs its replicas. */
+/* As of any producer: the leader must reach the controller, and acks=all needs its replicas. */
 static enum kafka_error may_commit(const struct produce_grant *grant)
 {
 	if (!broker_has_lease(grant->client->rdma->broker))
@@ -167,7 +167,7 @@ static void take_overrun(struct produce_grant *grant, const uint8_t *at, uint32_
 {
 	struct segment *segment = grant->extent.segment;
 
-	/* Another extent costs the broker its bytes; who has room for its batch is given none. */
+	/* Another extent costs the broker its bytes; a producer with room for its batch is given none. */
 	if (bytes != RDMA_OVERRUN_BYTES || at[0] != RDMA_OVERRUN || get_le16(at + 2) != grant->order ||
 		get_le32(at + 4) != segment->bytes - grant->extent.tail ||
 		get_le32(at + 8) <= grant->extent.end - segment->bytes) {

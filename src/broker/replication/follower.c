@@ -29,7 +29,8 @@ static struct broker *broker_of(const struct replica *replica)
 
 /* ---- the extent ---- */
 
-/* Nobody writes into it any more, and what had landed is taken. false: a peer stands still in the middle of a write. */
+/* It is not written into any more, and what had landed is taken. false: a peer stands still in the middle of a
+ * write. */
 static bool end_extent(struct replica *replica)
 {
 	struct follow *follow = &replica->follow;

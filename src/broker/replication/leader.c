@@ -1,4 +1,4 @@
-/* Pushing what is appended to followers, and saying who is in sync. */
+/* Pushing what is appended to followers, and which of them are in sync. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static struct push *push_of(struct replica *replica, const struct replica_link *
 
 /* ---- the high watermark ---- */
 
-/* Who is in sync, and who is about to be: all of them must have a record (R-B21). */
+/* Replicas in sync, and those about to be: all of them must have a record (R-B21). */
 static bool counts(const struct replica *replica, unsigned place)
 {
 	int32_t id = id_of(replica, place);
@@ -132,7 +132,7 @@ static void resign(struct replica *replica, uint64_t now_ns)
 	propose(replica, &command, CONTROLLER_RESIGN, &replica->known.isr);
 }
 
-/* Whoever has everything that was ever readable, and what there was when this leader began, may come in. */
+/* A replica that has everything that was ever readable, and what there was when this leader began, may come in. */
 static void consider(struct replica *replica, uint64_t now_ns)
 {
 	struct partition *partition = replica->partition;

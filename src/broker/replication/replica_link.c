@@ -25,7 +25,7 @@ void replica_link_fail(struct replica_link *link)
 	mesh_link_fail(&link->mesh);
 }
 
-/* ---- who connects ---- */
+/* ---- connecting ---- */
 
 static struct replica_link *find(struct replica_links *links, uint32_t id)
 {

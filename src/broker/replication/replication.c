@@ -67,7 +67,7 @@ static struct replica *find(const struct replication *replication, const struct 
 	return NULL;
 }
 
-/* What is of another epoch than ours is not answered: whoever is behind hears of the controller soon. */
+/* What is of another epoch than ours is not answered: the one that is behind hears of the controller soon. */
 static void take(struct replication *replication, const struct kafka_replica_message *message)
 {
 	struct replica *replica = find(replication, message);

@@ -25,7 +25,7 @@ struct coordinator {
 	const struct controller_endpoint *endpoint;
 };
 
-/* The leader of the topic of offsets, which comes to be when somebody asks first. */
+/* The leader of the topic of offsets, which comes to be at the first request. */
 static void find_leader(struct request *request, struct coordinator *found)
 {
 	struct broker *broker = request->broker;

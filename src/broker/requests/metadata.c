@@ -1,4 +1,4 @@
-/* Metadata: brokers, topics, who leads which partition. Topics come to be on first use if that is configured. */
+/* Metadata: brokers, topics, the leaders of partitions. Topics come to be on first use if that is configured. */
 #include "broker/requests/decisions.h"
 
 #include <string.h>

@@ -191,7 +191,7 @@ static void answer(struct request *request, enum kafka_error error)
 /*
  * A commit of an earlier generation may be in the log and not replicated yet. Its owner may be told that it is done
  * after the next owner has begun before it, against B9. So the answer waits for all commits that came before the
- * request, for the time that OffsetCommit has; after it nobody is told an older one.
+ * request, for the time that OffsetCommit has; after it no answer has an older one.
  */
 struct looking {
 	int64_t newest;

@@ -238,7 +238,8 @@ void produce_handle(struct request *request)
 	else if (body->acks != 0)
 		request_answer(request, &produce->response);
 	else if (has_error(&produce->response))
-		request_break(request, "with acks=0 has records that were refused"); /* its client asks who leads */
+		request_break(
+			request, "with acks=0 has records that were refused"); /* its client asks for the leader */
 	else
 		request_answer_none(request);
 }

@@ -156,7 +156,7 @@ enum client_taken client_own(struct client *client, const struct command *comman
 		resp_out_simple(out, "RESET");
 	} else if (is(request, 0, "AUTH")) {
 		resp_out_error(
-			out, "ERR AUTH is called, and the proxy has no password: it trusts who reaches its address");
+			out, "ERR AUTH is called, and the proxy has no password: it trusts all that reach its address");
 	} else if (is(request, 0, "EVALSHA") || is(request, 0, "EVALSHA_RO")) {
 		resp_out_error(out, "NOSCRIPT No matching script. Please use EVAL.");
 	} else { /* UNWATCH, READONLY, READWRITE: nothing to undo */
