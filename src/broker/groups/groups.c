@@ -307,8 +307,7 @@ void groups_follow(struct groups *groups)
 	drop_all(groups); /* half of the offsets would send consumers back to the beginning */
 	groups->failed_epoch = epoch;
 	log_error("broker: %s. This broker leads it and serves no group: clients get COORDINATOR_LOAD_IN_PROGRESS. It "
-		  "reads "
-		  "the topic again at the next check of retention",
+		  "reads the topic again at the next check of retention",
 		error.text);
 }
 

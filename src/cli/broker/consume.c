@@ -140,8 +140,7 @@ static int consume(struct records_client *client, const struct records_options *
 	if (rc == -ETIMEDOUT && cli_flush("consume") == EXIT_DONE)
 		return cli_fail("consume",
 			"no record came within --timeout (%.3g s), after %llu. Look at the topic with `holdfast topics "
-			"--brokers %s "
-			"describe %s`",
+			"--brokers %s describe %s`",
 			(double)options->timeout_ns / 1e9, (unsigned long long)consuming.count, options->broker,
 			options->topics[0]);
 	if (rc != 0)

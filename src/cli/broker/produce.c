@@ -95,8 +95,7 @@ static int produce(struct records_client *client, const struct records_options *
 	if (rc == -ETIMEDOUT)
 		return cli_fail("produce",
 			"no record was acknowledged within --timeout (%.3g s); %llu were before, and others may be in "
-			"the log. Look "
-			"at the topic with `holdfast topics --brokers %s describe %s`",
+			"the log. Look at the topic with `holdfast topics --brokers %s describe %s`",
 			(double)options->timeout_ns / 1e9, (unsigned long long)(client->told - client->failed),
 			options->broker, options->topics[0]);
 	if (rc != 0)

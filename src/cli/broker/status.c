@@ -47,8 +47,7 @@ static void print_status(const json_t *json)
 		watch_number(json, "controller"));
 	if (watch_number(json, "lease_over_ms") > 0)
 		printf("  NOT CURRENT: for %.1f s no majority of the controller has answered this broker; the lines "
-		       "below are the "
-		       "last state that it has\n",
+		       "below are the last state that it has\n",
 			watch_number(json, "lease_over_ms") / 1000);
 	else if (watch_number(json, "lease_over_ms") < 0)
 		puts("  NOT CURRENT: no majority of the controller has answered this broker since its start");
