@@ -152,13 +152,14 @@ static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
 
 /* ---- turns ---- */
 
-static bool others_are_majority(const struct hf_kv *kv, uint64_t now_ns)
+/* Members that this one hears. */
+static unsigned count_others(const struct hf_kv *kv, uint64_t now_ns)
 {
 	unsigned others = 0;
 
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		others += i != kv->view.self && kv_council_is_fresh(kv, i, now_ns);
-	return others > kv->config.member_count / 2;
+	return others;
 }
 
 /* Each write waits for the log of each member. One whose disk hangs falls silent until the flush ends, so that the
@@ -174,7 +175,7 @@ static void fall_silent_if_disk_hangs(struct hf_kv *kv, uint64_t now_ns)
 		if (council->silent)
 			log_info("kv: the log in %s is written again", kv->config.log);
 		council->silent = false;
-	} else if (!council->silent && others_are_majority(kv, now_ns)) {
+	} else if (!council->silent && count_others(kv, now_ns) > kv->config.member_count / 2) {
 		log_error("kv: a flush of the log in %s does not end; the others exclude this member until it does; "
 			  "look at the disk",
 			kv->config.log);
@@ -202,12 +203,9 @@ static void log_wait(struct hf_kv *kv, uint64_t now_ns)
 {
 	const char *name = kv->config.members[kv->view.self].name;
 	struct council *council = &kv->council;
-	unsigned count = kv->config.member_count, heard = 0;
-	enum council_wait wait;
+	unsigned count = kv->config.member_count, heard = 1 + count_others(kv, now_ns);
+	enum council_wait wait = find_wait(kv, heard);
 
-	for (unsigned i = 0; i < count; i++)
-		heard += i == kv->view.self || kv_council_is_fresh(kv, i, now_ns);
-	wait = find_wait(kv, heard);
 	if (wait != council->wait)
 		council->wait_ns = now_ns;
 	council->wait = wait;
