@@ -56,6 +56,7 @@ int hf_addr_parse(const char *text, struct hf_addr *addr_out);
 const char *hf_addr_format(const struct hf_addr *addr, char text[HF_ADDR_TEXT]);
 
 bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b); /* host and port */
+bool hf_addr_is_any(const struct hf_addr *addr);                      /* 0.0.0.0 or ::, whatever the port */
 uint16_t hf_addr_port(const struct hf_addr *addr);
 void hf_addr_set_port(struct hf_addr *addr, uint16_t port);
 

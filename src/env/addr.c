@@ -93,6 +93,13 @@ const char *hf_addr_format(const struct hf_addr *addr, char text[HF_ADDR_TEXT])
 	return text;
 }
 
+bool hf_addr_is_any(const struct hf_addr *addr)
+{
+	if (addr->sa.sa_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&addr->in6.sin6_addr);
+	return addr->sa.sa_family == AF_INET && addr->in.sin_addr.s_addr == INADDR_ANY;
+}
+
 bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family || hf_addr_port(a) != hf_addr_port(b))

@@ -180,18 +180,11 @@ static int begin_lease(struct hf_transfer *engine, const struct hf_transfer_conf
 	return rc;
 }
 
-static bool is_wildcard(const struct hf_addr *addr)
-{
-	if (addr->sa.sa_family == AF_INET6)
-		return IN6_IS_ADDR_UNSPECIFIED(&addr->in6.sin6_addr);
-	return addr->sa.sa_family == AF_INET && addr->in.sin_addr.s_addr == INADDR_ANY;
-}
-
 static int check(const struct hf_transfer_config *config, struct hf_error *error)
 {
 	char text[HF_ADDR_TEXT];
 
-	if (is_on(config, HF_TRANSPORT_TCP) && is_wildcard(&config->listen))
+	if (is_on(config, HF_TRANSPORT_TCP) && hf_addr_is_any(&config->listen))
 		return hf_error_set(error, -EINVAL,
 			"transports.tcp.address: peers cannot connect to %s; give an address of this host",
 			hf_addr_format(&config->listen, text));

@@ -209,9 +209,7 @@ const struct hf_dev_ops soft_ops = {
 
 static bool is_wildcard(const struct hf_addr *addr)
 {
-	if (addr->sa.sa_family == AF_INET6)
-		return IN6_IS_ADDR_UNSPECIFIED(&addr->in6.sin6_addr);
-	return addr->sa.sa_family != AF_INET || addr->in.sin_addr.s_addr == INADDR_ANY;
+	return (addr->sa.sa_family != AF_INET && addr->sa.sa_family != AF_INET6) || hf_addr_is_any(addr);
 }
 
 static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_dev_config *config)
