@@ -9,4 +9,7 @@ _Noreturn void ensure_failed(const char *what, const char *file, int line, const
 
 #define ensure(x) ((x) ? (void)0 : ensure_failed(#x, __FILE__, __LINE__, __func__))
 
+/* An element of a set, as in the table of a state machine: ensure(allowed[state] & BIT(to)). */
+#define BIT(n) (1u << (n))
+
 #endif

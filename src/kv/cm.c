@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-#define BIT(n)     (1u << (n))
 #define HEAD_BYTES 16u
 #define NODE_BYTES 32u
 

@@ -2,8 +2,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
-
 /* Which states of a record follow which; a slot is freed by the store alone. */
 static const unsigned record_allowed[RECORD_STATES] = {
 	[RECORD_FREE] = 0,

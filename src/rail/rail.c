@@ -2,7 +2,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n)          (1u << (n))
 #define PAUSE_MIN_NS    100000000ull
 #define PAUSE_MAX_NS    10000000000ull
 #define PAUSE_FORGET_NS 5000000000ull /* up for so long without an error: the next pause is a short one again */

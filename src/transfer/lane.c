@@ -4,7 +4,6 @@
 #include "node/node.h"
 #include "transfer/probe.h"
 
-#define BIT(n)         (1u << (n))
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 #define WCS            16

@@ -15,8 +15,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
-
 static const unsigned rail_monitor_allowed[RAIL_MONITOR_STATES] = {
 	[RAIL_MONITOR_HEALTHY] = BIT(RAIL_MONITOR_PAUSED) | BIT(RAIL_MONITOR_PROBING),
 	[RAIL_MONITOR_PAUSED] = BIT(RAIL_MONITOR_PROBING),

@@ -2,8 +2,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
-
 static const unsigned task_allowed[TASK_STATES] = {
 	[TASK_INITIAL] = BIT(TASK_ACTIVE) | BIT(TASK_DRAINING) | BIT(TASK_ENDED),
 	[TASK_ACTIVE] = BIT(TASK_DRAINING) | BIT(TASK_ENDED),

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "transfer/peer.h"
 
-#define BIT(n)          (1u << (n))
 #define FAILURES_MOST   4u /* streams in a row that carried nothing, until the peer counts as out of reach */
 #define BACKOFF_MIN_NS  20000000ull
 #define BACKOFF_MAX_NS  1000000000ull

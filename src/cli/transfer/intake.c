@@ -10,7 +10,6 @@
 
 #define COMMIT_EVERY_NS 200000000u
 #define RECORDS_LEAST   65536u
-#define BIT(n)          (1u << (n))
 
 static const unsigned file_allowed[SESSION_FILE_STATES] = {
 	[SESSION_FILE_FREE] = BIT(SESSION_FILE_OPENING),

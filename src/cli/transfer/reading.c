@@ -10,7 +10,6 @@
 
 #define NS_A_SECOND 1e9
 #define BURST_BYTES (4u * COPY_CHUNK_BYTES)
-#define BIT(n)      (1u << (n))
 
 static const unsigned slot_allowed[SLOT_STATES] = {
 	[SLOT_FREE] = BIT(SLOT_READING),

@@ -9,7 +9,6 @@
 #include "base/ensure.h"
 #include "cli/transfer/session.h"
 
-#define BIT(n)          (1u << (n))
 #define WORKS_A_SESSION (COPY_SLOTS + 2 * COPY_FILES + 4u)
 #define RING_BYTES      ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
 #define TICK_NS         50000000u /* for commits that are due */

@@ -2,8 +2,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
-
 static const unsigned ending_allowed[ENDING_STATES] = {
 	[ENDING_NOT] = BIT(ENDING_FENCE),
 	[ENDING_FENCE] = BIT(ENDING_ANSWER) | BIT(ENDING_LEASE) | BIT(ENDING_OVER) | BIT(ENDING_NOT),

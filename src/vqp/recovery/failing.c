@@ -4,8 +4,6 @@
 #include "vqp/data/wc_kind.h"
 #include "vqp/objects.h"
 
-#define BIT(n) (1u << (n))
-
 static const unsigned vqp_allowed[HF_VQP_STATES] = {
 	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
 	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),

@@ -2,7 +2,6 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
 /* Of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage. */
 #define HELD_PART 2
 
