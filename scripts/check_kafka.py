@@ -113,6 +113,8 @@ def check_kcat(address):
          input=numbers)
     step("kcat group", ["kcat", "-b", address, "-G", "kcat", "-X", "auto.offset.reset=earliest", "-e", "-q",
                         "kcat-once"], [numbers])
+    step("kcat pattern", ["kcat", "-b", address, "-G", "kcat-pattern", "-X", "auto.offset.reset=earliest", "-e", "-q",
+                          "^kcat-onc.$"], [numbers])
     step("kcat query", ["kcat", "-b", address, "-Q", "-t", "kcat-once:0:-1"], ["offset 1000"])
 
 
@@ -150,6 +152,9 @@ def check_java(address, version):
          "--acks", "-1", expect=['"acked":1000'])
     java("verifiable consumer", tools + "VerifiableConsumer", *at, "--topic", f"{topic}-v", "--group-id", f"v-{version}",
          "--max-messages", "1000", "--reset-policy", "earliest", expect=["records_consumed", "offsets_committed"])
+    java("topic list", tools + "TopicCommand", *at, "--list", expect=[topic])
+    java("console consumer by pattern", tools + "consumer.ConsoleConsumer", *at, "--include", f"{topic}-[v]",
+         "--from-beginning", "--max-messages", "1000", "--timeout-ms", "60000", expect=["Processed a total of 1000 messages"])
     java("offsets", tools + "GetOffsetShell", *at, "--topic", f"{topic}-v", expect=[f"{topic}-v:0:1000"])
     java("config alter", "kafka.admin.ConfigCommand", *at, "--alter", "--entity-type", "topics", "--entity-name", topic,
          "--add-config", "retention.ms=100000")

@@ -52,22 +52,23 @@ static bool read_header(struct request *request, const uint8_t *data, size_t byt
 	return true;
 }
 
+/* Bytes behind the message are ignored (R-B40): librdkafka sends some behind Metadata, and Kafka ignores them. */
 static bool read_body(struct request *request, const uint8_t *data, size_t bytes)
 {
 	const struct codec_message *of = request->api->request;
+	size_t used;
 
 	request->body = codec_arena_take(&request->arena, of->root->bytes);
 	if (request->body == NULL)
 		return refuse(request, "finds no memory");
-	switch (codec_decode(of, request->version, data, bytes, &request->arena, request->body, NULL)) {
+	switch (codec_decode(of, request->version, data, bytes, &request->arena, request->body, &used)) {
 	case CODEC_OK:
+	case CODEC_TRAILING:
 		return true;
 	case CODEC_MALFORMED:
 		return refuse(request, "is malformed");
 	case CODEC_TOO_LARGE:
 		return refuse(request, "takes more memory than a request may");
-	case CODEC_TRAILING:
-		return refuse(request, "has bytes behind its end");
 	}
 	return false;
 }

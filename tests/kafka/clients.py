@@ -1,7 +1,8 @@
-"""Produces records and reads them back in a group of three processes, one of which is killed in between; with one of
-the Python clients: clients.py confluent|kafka-python|aiokafka ADDRESS TOPIC COUNT plain|idempotent. Exit status 0: all
-came, each partition's in order. A member of the group is the same program with `member` behind: it writes a line
-"PARTITION NUMBER" for each record, then commits, and ends when its standard input does."""
+"""Lists topics, produces records and reads them back in a group of three processes, one of which is killed in between;
+with one of the Python clients: clients.py confluent|kafka-python|aiokafka ADDRESS TOPIC COUNT plain|idempotent. Members
+subscribe by name; with plain, by a pattern. Exit status 0: all came, each partition's in order. A member of the group is
+the same program with `member` behind: it writes a line "PARTITION NUMBER" for each record, then commits, and ends when
+its standard input does."""
 import asyncio
 import queue
 import subprocess
@@ -13,6 +14,7 @@ LIBRARY, ADDRESS, TOPIC, COUNT, MODE = sys.argv[1], sys.argv[2], sys.argv[3], in
 PARTITIONS, MEMBERS, WAIT_S, SESSION_MS, BATCH = 3, 3, 60, 6000, 20
 REPLICAS = ADDRESS.count(",") + 1
 GROUP = "group-" + TOPIC
+PATTERN = f"^{TOPIC[:-1]}.$" if MODE == "plain" else None
 ended = threading.Event()
 
 
@@ -33,6 +35,16 @@ def confluent_create():
         future.result(WAIT_S)
 
 
+def confluent_list():
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+    at = {"bootstrap.servers": ADDRESS}
+    lists = [set(client.list_topics(timeout=WAIT_S).topics)
+             for client in (AdminClient(at), Producer(at), Consumer({**at, "group.id": "lists"}))]
+    assert lists[0] == lists[1] == lists[2], lists
+    return lists[0]
+
+
 def confluent_produce(numbers):
     from confluent_kafka import Producer
     failures = []
@@ -48,7 +60,7 @@ def confluent_member():
     from confluent_kafka import Consumer
     member = Consumer({"bootstrap.servers": ADDRESS, "group.id": GROUP, "auto.offset.reset": "earliest",
                        "session.timeout.ms": SESSION_MS, "enable.auto.commit": False})
-    member.subscribe([TOPIC])
+    member.subscribe([PATTERN or TOPIC])
     while not ended.is_set():
         messages = [message for message in member.consume(BATCH, 0.1) if not message.error()]
         for message in messages:
@@ -65,6 +77,11 @@ def kafka_python_create():
     KafkaAdminClient(bootstrap_servers=ADDRESS).create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS)])
 
 
+def kafka_python_list():
+    from kafka.admin import KafkaAdminClient
+    return KafkaAdminClient(bootstrap_servers=ADDRESS).list_topics()
+
+
 def kafka_python_produce(numbers):
     from kafka import KafkaProducer
     producer = KafkaProducer(bootstrap_servers=ADDRESS, enable_idempotence=MODE == "idempotent",
@@ -78,8 +95,9 @@ def kafka_python_produce(numbers):
 
 def kafka_python_member():
     from kafka import KafkaConsumer
-    member = KafkaConsumer(TOPIC, bootstrap_servers=ADDRESS, group_id=GROUP, auto_offset_reset="earliest",
+    member = KafkaConsumer(bootstrap_servers=ADDRESS, group_id=GROUP, auto_offset_reset="earliest",
                            session_timeout_ms=SESSION_MS, heartbeat_interval_ms=1000, enable_auto_commit=False)
+    member.subscribe(topics=None if PATTERN else [TOPIC], pattern=PATTERN)
     while not ended.is_set():
         records = member.poll(timeout_ms=100, max_records=BATCH)
         for partition in records.values():
@@ -100,6 +118,15 @@ async def aiokafka_create_topic():
     await admin.close()
 
 
+async def aiokafka_list_topics():
+    from aiokafka.admin import AIOKafkaAdminClient
+    admin = AIOKafkaAdminClient(bootstrap_servers=ADDRESS)
+    await admin.start()
+    topics = await admin.list_topics()
+    await admin.close()
+    return topics
+
+
 async def aiokafka_send(numbers):
     from aiokafka import AIOKafkaProducer
     producer = AIOKafkaProducer(bootstrap_servers=ADDRESS, enable_idempotence=MODE == "idempotent")
@@ -111,9 +138,10 @@ async def aiokafka_send(numbers):
 async def aiokafka_read():
     from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import CommitFailedError
-    member = AIOKafkaConsumer(TOPIC, bootstrap_servers=ADDRESS, group_id=GROUP, auto_offset_reset="earliest",
+    member = AIOKafkaConsumer(bootstrap_servers=ADDRESS, group_id=GROUP, auto_offset_reset="earliest",
                               session_timeout_ms=SESSION_MS, heartbeat_interval_ms=1000, enable_auto_commit=False)
     await member.start()
+    member.subscribe(topics=() if PATTERN else [TOPIC], pattern=PATTERN)
     while not ended.is_set():
         batches = await member.getmany(timeout_ms=100, max_records=BATCH)
         for records in batches.values():
@@ -129,6 +157,10 @@ async def aiokafka_read():
 
 def aiokafka_create():
     asyncio.run(aiokafka_create_topic())
+
+
+def aiokafka_list():
+    return asyncio.run(aiokafka_list_topics())
 
 
 def aiokafka_produce(numbers):
@@ -188,8 +220,11 @@ class Account:
         return None
 
 
-def check(create, produce):
+def check(create, topics, produce):
     create()
+    listed = topics()
+    if TOPIC not in listed:
+        return f"the list of topics has {sorted(listed)}"
     account, fed = Account(), COUNT // 2
     produce(range(fed))
     members = [Member(account.lines) for _ in range(MEMBERS)]
@@ -209,14 +244,15 @@ def check(create, produce):
 
 
 def main():
-    create, produce, member = {"confluent": (confluent_create, confluent_produce, confluent_member),
-                               "kafka-python": (kafka_python_create, kafka_python_produce, kafka_python_member),
-                               "aiokafka": (aiokafka_create, aiokafka_produce, aiokafka_member)}[LIBRARY]
+    create, topics, produce, member = {
+        "confluent": (confluent_create, confluent_list, confluent_produce, confluent_member),
+        "kafka-python": (kafka_python_create, kafka_python_list, kafka_python_produce, kafka_python_member),
+        "aiokafka": (aiokafka_create, aiokafka_list, aiokafka_produce, aiokafka_member)}[LIBRARY]
     if sys.argv[6:] == ["member"]:
         threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
         member()
         return 0
-    fault = check(create, produce)
+    fault = check(create, topics, produce)
     print(fault or f"{COUNT} came")
     return 1 if fault else 0
 

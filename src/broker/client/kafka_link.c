@@ -108,8 +108,11 @@ static int answer(struct kafka_link *link, const uint8_t *at, size_t bytes)
 		header.correlation_id != call->correlation)
 		return -EPROTO;
 	response = codec_arena_take(&link->arena, call->api->response->root->bytes);
-	if (response == NULL || codec_decode(call->api->response, call->version, at + used, bytes - used, &link->arena,
-					response, NULL) != CODEC_OK)
+	at += used;
+	bytes -= used;
+	/* Bytes behind the message are ignored (R-B40). */
+	if (response == NULL ||
+		codec_decode(call->api->response, call->version, at, bytes, &link->arena, response, &used) != CODEC_OK)
 		return -EPROTO;
 	list_remove(&call->node);
 	watch_lateness(link);

@@ -109,8 +109,6 @@ static enum kafka_error take(struct groups *groups, const struct flight *flight)
 	for (int32_t i = 0; i < flight->count; i++)
 		if (entry == NULL)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;
-		else if (commits[i].offset < 0)
-			offsets_remove(&entry->offsets, commits[i].topic, commits[i].partition);
 		else if (offsets_set(&entry->offsets, commits[i].topic, commits[i].partition, commits[i].offset,
 				 commits[i].leader_epoch, commits[i].metadata, now_ms) != 0)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;

@@ -22,6 +22,7 @@ struct groups_commit {
 	struct codec_string topic, metadata;
 	int32_t partition, leader_epoch;
 	int64_t offset;
+	bool removed; /* none is committed any more; not in a flight */
 };
 
 struct flight {

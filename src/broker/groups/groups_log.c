@@ -150,7 +150,6 @@ static enum kafka_error end(struct writing *writing)
 	return writing->error;
 }
 
-/* A negative offset writes a null. */
 static void add(
 	struct writing *writing, struct codec_string group, const struct groups_commit *commit, int64_t committed_ms)
 {
@@ -173,7 +172,7 @@ static void add(
 	}
 	put_be16(data, KEY_KIND);
 	key_bytes.at = data;
-	if (commit->offset >= 0) {
+	if (!commit->removed) {
 		value_bytes.bytes = (int32_t)codec_encode(
 			&kafka_offset_commit_value_codec, VALUE_VERSION, &value, &writing->arena, 2, &data, NULL);
 		if (value_bytes.bytes == 0) {
@@ -199,7 +198,8 @@ static void add_all(struct writing *writing, const struct groups_entry *entry, b
 			.metadata = request_text(at->metadata),
 			.partition = at->partition,
 			.leader_epoch = at->leader_epoch,
-			.offset = forget ? -1 : at->offset};
+			.offset = at->offset,
+			.removed = forget};
 
 		add(writing, request_text(entry->group->id), &commit, at->committed_ms);
 	}
@@ -225,7 +225,7 @@ static void remove_from_flight(struct writing *writing, struct flight *flight, s
 			flight->commits[kept++] = commit;
 			continue;
 		}
-		commit.offset = -1;
+		commit.removed = true;
 		add(writing, flight->group, &commit, 0);
 	}
 	flight->count = kept;
@@ -324,7 +324,7 @@ enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *e
 
 static void remove_one(struct writing *writing, struct groups_entry *entry, const struct offset_entry *at)
 {
-	struct groups_commit commit = {.topic = request_text(at->topic), .partition = at->partition, .offset = -1};
+	struct groups_commit commit = {.topic = request_text(at->topic), .partition = at->partition, .removed = true};
 
 	add(writing, request_text(entry->group->id), &commit, 0);
 	offsets_remove(&entry->offsets, commit.topic, commit.partition);

@@ -14,7 +14,7 @@ static enum kafka_error check(struct request *request, struct codec_string topic
 		return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
 	if (from->committed_metadata.bytes > (int32_t)request->broker->config.offset_metadata_max_bytes)
 		return KAFKA_OFFSET_METADATA_TOO_LARGE;
-	return from->committed_offset < 0 ? KAFKA_OFFSET_OUT_OF_RANGE : KAFKA_NONE;
+	return KAFKA_NONE; /* any offset: -1 and -2 are those of KafkaJS for a reset, and Kafka takes all (R-B41) */
 }
 
 /* The response in the shape of the request, and what is right of it as commits; -1: no memory. */

@@ -7,6 +7,9 @@
 
 #include <errno.h>
 
+#include <string.h>
+
+#include "base/bytes.h"
 #include "batches.h"
 #include "broker/client/kafka_link.h"
 #include "stand.h"
@@ -61,6 +64,104 @@ static void append(struct partition *partition)
 	struct append_result result;
 
 	assert_int_equal(partition_append(partition, data, make_batch(data), 5, &result), KAFKA_NONE);
+}
+
+/* ---- bytes behind a message (R-B40) ---- */
+
+static struct hf_io *peer;
+static uint8_t came[4096];
+static size_t came_bytes;
+
+/* A whole message came, or the stream is over. */
+static bool has_message(void)
+{
+	ssize_t n = hf_stream_read(peer, came + came_bytes, sizeof(came) - came_bytes);
+
+	if (n > 0)
+		came_bytes += (size_t)n;
+	return n == 0 || (n < 0 && n != -EAGAIN) || (came_bytes >= 4 && came_bytes >= 4 + get_be32(came));
+}
+
+static void send_to_peer(const void *data, size_t bytes)
+{
+	assert_int_equal(hf_stream_write(peer, data, bytes), bytes);
+	came_bytes = 0;
+	stand_until(has_message);
+	assert_true(came_bytes > 4);
+}
+
+static bool peer_connected(void)
+{
+	return hf_stream_write(peer, "", 0) == 0;
+}
+
+static void bytes_behind_a_request_are_ignored(void **state)
+{
+	/* Metadata 4 of all topics, as librdkafka sends it with five bytes too many; then ApiVersions 0. */
+	static const uint8_t metadata[] = {
+		0, 0, 0, 21, 0, 3, 0, 4, 0, 0, 0, 1, 0, 1, 'c', 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0, 0};
+	static const uint8_t versions[] = {0, 0, 0, 14, 0, 18, 0, 0, 0, 0, 0, 2, 0, 1, 'c', 9, 9, 9};
+	struct hf_addr local, remote;
+	struct hf_error error;
+
+	(void)state;
+	assert_int_equal(hf_addr_parse("127.0.0.1:0", &local), 0);
+	assert_int_equal(hf_addr_parse(stand.address, &remote), 0);
+	assert_int_equal(hf_stream_connect(hf_loop_env(stand.pair.loop), &local, &remote, &peer, &error), 0);
+	stand_until(peer_connected);
+	send_to_peer(metadata, sizeof(metadata));
+	assert_int_equal(get_be32(came + 4), 1);
+	assert_non_null(memmem(came, came_bytes, STAND_TOPIC, 1));
+	send_to_peer(versions, sizeof(versions));
+	assert_int_equal(get_be32(came + 4), 2);
+	hf_io_close(peer);
+}
+
+static struct hf_io *listener;
+
+static bool was_accepted(void)
+{
+	struct hf_addr from;
+
+	return hf_stream_accept(listener, &peer, &from) == 0;
+}
+
+static void versions_answered(struct kafka_call *call, const void *response)
+{
+	const struct kafka_api_versions_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	assert_int_equal(answer->api_keys.count, 0);
+	is_over = true;
+}
+
+static void bytes_behind_a_response_are_ignored(void **state)
+{
+	static const uint8_t response[] = {0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7};
+	const struct kafka_api_versions_request request = {.client_software_name = {"t", 1}};
+	struct kafka_call call = {.done = versions_answered};
+	struct hf_addr local, remote;
+	struct hf_error error;
+	uint8_t sent[sizeof(response)];
+
+	(void)state;
+	assert_int_equal(hf_addr_parse("127.0.0.1:0", &local), 0);
+	assert_int_equal(hf_stream_listen(hf_loop_env(stand.pair.loop), &local, &listener, &error), 0);
+	assert_int_equal(hf_io_local(listener, &remote), 0);
+	kafka_link_close(&link);
+	kafka_link_open(&link, stand.pair.loop, &local, &remote, LATE_NS);
+	is_over = false;
+	assert_true(kafka_link_call(&link, &call, KAFKA_API_VERSIONS, 0, &request));
+	stand_until(was_accepted);
+	came_bytes = 0;
+	stand_until(has_message);
+	memcpy(sent, response, sizeof(sent));
+	memcpy(sent + 4, came + 8, 4); /* the correlation id */
+	assert_int_equal(hf_stream_write(peer, sent, sizeof(sent)), sizeof(sent));
+	stand_until(has_answer);
+	hf_io_close(peer);
+	hf_io_close(listener);
 }
 
 /* ---- OffsetForLeaderEpoch ---- */
@@ -165,6 +266,74 @@ static void a_time_is_found_below_the_hw(void **state)
 	}
 }
 
+/* ---- OffsetCommit ---- */
+
+static int16_t commit_error;
+static int64_t committed;
+
+static void commit_answered(struct kafka_call *call, const void *response)
+{
+	const struct kafka_offset_commit_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	commit_error = answer->topics.at[0].partitions.at[0].error_code;
+	is_over = true;
+}
+
+static void fetch_answered(struct kafka_call *call, const void *response)
+{
+	const struct kafka_offset_fetch_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	assert_int_equal(answer->topics.at[0].partitions.at[0].error_code, KAFKA_NONE);
+	committed = answer->topics.at[0].partitions.at[0].committed_offset;
+	is_over = true;
+}
+
+static void commit(int64_t offset)
+{
+	struct kafka_offset_commit_request_offset_commit_request_partition partition = {
+		.committed_offset = offset, .committed_leader_epoch = -1, .committed_metadata = {"", 0}};
+	struct kafka_offset_commit_request_offset_commit_request_topic topic = {
+		.name = {STAND_TOPIC, 1}, .partitions = {&partition, 1}};
+	const struct kafka_offset_commit_request request = {.group_id = {"g", 1},
+		.generation_id_or_member_epoch = -1,
+		.member_id = {"", 0},
+		.group_instance_id = {NULL, -1},
+		.topics = {&topic, 1}};
+	struct kafka_call call = {.done = commit_answered};
+
+	ask(&call, KAFKA_OFFSET_COMMIT, 7, &request);
+	assert_int_equal(commit_error, KAFKA_NONE);
+}
+
+static void check_committed(int64_t offset)
+{
+	int32_t index = 0;
+	struct kafka_offset_fetch_request_offset_fetch_request_topic topic = {
+		.name = {STAND_TOPIC, 1}, .partition_indexes = {&index, 1}};
+	const struct kafka_offset_fetch_request request = {.group_id = {"g", 1}, .topics = {&topic, 1}};
+	struct kafka_call call = {.done = fetch_answered};
+
+	ask(&call, KAFKA_OFFSET_FETCH, 5, &request);
+	assert_int_equal(committed, offset);
+}
+
+/* KafkaJS resets the offsets of a group so (R-B41). */
+static void offsets_of_a_reset_are_committed(void **state)
+{
+	static const int64_t offsets[] = {5, -2, -1, 7};
+
+	(void)state;
+	check_committed(-1);
+	for (unsigned i = 0; i < 4; i++) {
+		commit(offsets[i]);
+		check_committed(offsets[i]);
+	}
+}
+
 /* ---- Produce ---- */
 
 static bool was_answered;
@@ -212,8 +381,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define REQUESTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		REQUESTS_TEST(bytes_behind_a_request_are_ignored),
+		REQUESTS_TEST(bytes_behind_a_response_are_ignored),
 		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
 		REQUESTS_TEST(a_time_is_found_below_the_hw),
+		REQUESTS_TEST(offsets_of_a_reset_are_committed),
 		REQUESTS_TEST(who_wants_no_answer_is_told_of_a_refusal),
 	};
 
