@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
-#include "broker/client/compression.h"
+#include "broker/codec/compression.h"
 #include "broker/log/records.h"
 
 #define HEAD 2u

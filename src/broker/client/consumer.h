@@ -9,7 +9,7 @@
 #include <holdfast/consumer.h>
 #include <holdfast/vqp.h>
 
-#include "broker/client/compression.h"
+#include "broker/codec/compression.h"
 #include "broker/client/direct_end.h"
 #include "broker/client/leaders.h"
 #include "broker/kafka_error.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
-#include "broker/client/compression.h"
+#include "broker/codec/compression.h"
 
 #define BATCH_BYTES         65536u
 #define BUFFER_BYTES        (32ull << 20)

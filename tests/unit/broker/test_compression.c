@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "broker/client/compression.h"
+#include "broker/codec/compression.h"
 
 #define BYTES 300000u
 #define MOST  (1u << 20)

@@ -1,4 +1,4 @@
-#include "broker/client/compression.h"
+#include "broker/codec/compression.h"
 
 #include <errno.h>
 #include <lz4frame.h>
