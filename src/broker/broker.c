@@ -286,6 +286,7 @@ int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_
 	broker_config_topic_defaults(config, &broker->defaults);
 	controller_init(&broker->controller, &broker->defaults);
 	flusher_open(&broker->flusher, loop, broker_config_flush_check_ns(config));
+	inspector_open(&broker->inspector, loop);
 	broker->poller = (struct hf_poller){.poll = broker_poll, .arm = broker_arm};
 	hf_loop_add_poller(loop, &broker->poller);
 	broker->retention.fire = retention_due;
@@ -310,6 +311,7 @@ void broker_close(struct broker *broker)
 	while (!list_empty(&broker->connections))
 		connection_close(container_of(broker->connections.next, struct connection, node));
 	rdma_close(broker->rdma);
+	inspector_close(&broker->inspector);
 	broker_status_close(&broker->status);
 	quorum_close(&broker->quorum);
 	groups_close(&broker->groups);

@@ -10,6 +10,7 @@
 
 #include "broker/broker_config.h"
 #include "broker/groups/groups.h"
+#include "broker/inspector.h"
 #include "broker/controller/journal.h"
 #include "broker/controller/quorum.h"
 #include "broker/controller/topics.h"
@@ -41,6 +42,7 @@ struct broker {
 	struct broker_status status;
 	struct topics topics;
 	struct flusher flusher;
+	struct inspector inspector;
 	struct groups groups;
 	struct broker_listener listeners[BROKER_LISTENERS_MAX];
 	unsigned listener_count;

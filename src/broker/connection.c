@@ -313,6 +313,19 @@ int connection_open(struct broker *broker, struct hf_io *io, const struct hf_add
 	return 0;
 }
 
+void connection_take_bytes(struct connection *connection, struct connection_bytes *bytes_out)
+{
+	*bytes_out = (struct connection_bytes){connection->broker, connection->in, connection->in_capacity};
+	connection->in = NULL;
+	connection->in_from = connection->in_to = connection->in_capacity = 0;
+}
+
+void connection_bytes_free(struct connection_bytes *bytes)
+{
+	free(bytes->at);
+	*bytes = (struct connection_bytes){0};
+}
+
 void connection_close(struct connection *connection)
 {
 	struct broker *broker = connection->broker;

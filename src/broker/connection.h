@@ -41,6 +41,16 @@ struct connection {
 int connection_open(struct broker *broker, struct hf_io *io, const struct hf_addr *remote, unsigned listener);
 void connection_close(struct connection *connection);
 
+/* The bytes of a request that outlive its connection. */
+struct connection_bytes {
+	struct broker *broker;
+	uint8_t *at;
+	size_t bytes;
+};
+/* Of a request that is being cancelled: its bytes stay where they are. */
+void connection_take_bytes(struct connection *connection, struct connection_bytes *bytes_out);
+void connection_bytes_free(struct connection_bytes *bytes);
+
 /* The request's answer is ready to be sent; n == 0: there is none. */
 void connection_answer(struct connection *connection, struct iovec *pieces, unsigned n);
 /* Sends what became ready outside of its connection's turn. */

@@ -7,6 +7,7 @@
 
 #include "base/ensure.h"
 #include "broker/client/membership.h"
+#include "broker/log/batch_contents.h"
 
 #define FETCH_BYTES        65536u
 #define REQUEST_TIMEOUT_NS 30000000000ull
@@ -15,7 +16,6 @@
 #define TICK_NS            10000000ull
 #define ROOM_LEAST         262144u
 #define ROUNDS             4u /* of one poll */
-#define UNPACKED_MOST      (64u << 20)
 
 static const unsigned allowed[CONSUMER_WAYS] = {
 	[CONSUMER_NEW] = 1u << CONSUMER_ATTACHING | 1u << CONSUMER_TCP,
@@ -183,7 +183,7 @@ static int unpack(struct consumer_partition *partition, const uint8_t *at)
 	struct record record;
 	int32_t count = 0;
 	int rc = compression_unpack((unsigned)batch->attributes & BATCH_COMPRESSION, at + BATCH_HEADER_BYTES,
-		(size_t)batch->length - BATCH_HEADER_BYTES, to, UNPACKED_MOST);
+		(size_t)batch->length - BATCH_HEADER_BYTES, to, BATCH_CONTENTS_MOST);
 
 	if (rc != 0)
 		return rc;

@@ -136,24 +136,3 @@ int32_t batch_sequence_after(int32_t sequence, int32_t records)
 {
 	return (int32_t)(((int64_t)sequence + records) % ((int64_t)INT32_MAX + 1));
 }
-
-void batch_find_time(
-	const uint8_t *at, const struct batch *batch, int64_t timestamp_ms, int64_t *offset_out, int64_t *timestamp_out)
-{
-	struct records_reader reader = records_begin(at, batch);
-	struct record record;
-
-	*offset_out = batch->base_offset;
-	*timestamp_out = batch->max_timestamp_ms;
-	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL | BATCH_LOG_APPEND_TIME)) != 0)
-		return;
-	while (records_next(&reader, &record)) {
-		int64_t time_ms = time_of(batch, &record);
-
-		if (time_ms < timestamp_ms)
-			continue;
-		*offset_out = batch->base_offset + record.offset_delta;
-		*timestamp_out = time_ms;
-		return;
-	}
-}

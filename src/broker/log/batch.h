@@ -7,8 +7,8 @@
  *   17 u32 CRC32C of 21 to the end
  *   21 i16 attributes: 0-2 compression, 3 log append time, 4 transactional, 5 control
  *
- * Big-endian. The fields that the leader assigns are outside the CRC, so a batch is committed in place. Nothing is
- * decompressed. (https://kafka.apache.org/documentation/#recordbatch.) Pure. */
+ * Big-endian. The fields that the leader assigns are outside the CRC, so a batch is committed in place. What compressed
+ * records contain: batch_contents.h. (https://kafka.apache.org/documentation/#recordbatch.) Pure. */
 #ifndef HOLDFAST_BROKER_BATCH_H
 #define HOLDFAST_BROKER_BATCH_H
 
@@ -40,7 +40,7 @@ struct batch {
 	int64_t producer_id;
 	int16_t producer_epoch;
 	int32_t base_sequence, count;
-	int64_t latest_ms; /* once it was checked: of its records, where these can be read, else max_timestamp_ms */
+	int64_t latest_ms; /* once it was checked: of its records, where they are not packed, else max_timestamp_ms */
 };
 
 enum batch_verdict {
@@ -70,11 +70,6 @@ void batch_commit(uint8_t *at, int64_t base_offset, int32_t leader_epoch);
 void batch_stamp(uint8_t *at, struct batch *batch, int64_t now_ms);
 /* The largest timestamp of its records in place of what the client has said; the CRC again. */
 void batch_correct_time(uint8_t *at, struct batch *batch);
-
-/* The first record whose timestamp is at least this, of a batch whose largest one is: its offset and timestamp. Of a
- * compressed batch or a control batch, those of the batch. */
-void batch_find_time(const uint8_t *at, const struct batch *batch, int64_t timestamp_ms, int64_t *offset_out,
-	int64_t *timestamp_out);
 
 static inline int64_t batch_last_offset(const struct batch *batch)
 {

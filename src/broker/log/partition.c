@@ -91,25 +91,26 @@ bool partition_has_settled(const struct partition *partition, int64_t end, bool 
 	return (all ? partition->hw : partition_log_sure_end(partition->log)) >= end;
 }
 
-enum kafka_error partition_append(
-	struct partition *partition, const uint8_t *data, size_t bytes, int64_t now_ms, struct append_result *result)
+enum kafka_error partition_append_inspected(struct partition *partition, const uint8_t *data, size_t bytes,
+	int64_t now_ms, const struct batch_contents *contents, struct append_result *result)
 {
 	enum kafka_error error;
 	int64_t end;
 
 	partition_take_back(partition);
 	end = partition_log_end(partition->log);
-	error = partition_log_append(partition->log, data, bytes, partition->leader_epoch, now_ms, result);
+	error = partition_log_append_inspected(
+		partition->log, data, bytes, partition->leader_epoch, now_ms, contents, result);
 	advance(partition, end);
 	return error;
 }
 
 enum kafka_error partition_commit(struct partition *partition, const struct log_extent *extent, uint32_t bytes,
-	int64_t now_ms, struct append_result *result)
+	int64_t now_ms, const struct batch_contents *contents, struct append_result *result)
 {
 	int64_t end = partition_log_end(partition->log);
 	enum kafka_error error =
-		partition_log_commit(partition->log, extent, bytes, partition->leader_epoch, now_ms, result);
+		partition_log_commit(partition->log, extent, bytes, partition->leader_epoch, now_ms, contents, result);
 
 	advance(partition, end);
 	return error;

@@ -47,13 +47,18 @@ void partition_set_hw(struct partition *partition, int64_t hw);
  * the isr has it. */
 bool partition_has_settled(const struct partition *partition, int64_t end, bool all);
 
-/* partition_log_append in the current epoch; the high watermark follows. */
-enum kafka_error partition_append(
-	struct partition *partition, const uint8_t *data, size_t bytes, int64_t now_ms, struct append_result *result);
+/* partition_log_append_inspected in the current epoch; the high watermark follows. */
+enum kafka_error partition_append_inspected(struct partition *partition, const uint8_t *data, size_t bytes,
+	int64_t now_ms, const struct batch_contents *contents, struct append_result *result);
+static inline enum kafka_error partition_append(
+	struct partition *partition, const uint8_t *data, size_t bytes, int64_t now_ms, struct append_result *result)
+{
+	return partition_append_inspected(partition, data, bytes, now_ms, NULL, result);
+}
 
 /* partition_log_commit, for the holder; the high watermark follows. */
 enum kafka_error partition_commit(struct partition *partition, const struct log_extent *extent, uint32_t bytes,
-	int64_t now_ms, struct append_result *result);
+	int64_t now_ms, const struct batch_contents *contents, struct append_result *result);
 void partition_take_back(struct partition *partition); /* what its holder has, if there is one */
 
 void partition_add_wait(struct partition *partition, struct partition_wait *wait);

@@ -185,9 +185,53 @@ static bool is_too_late(const struct partition_log *log, const struct batch *bat
 	       batch->latest_ms - now_ms > log->config.timestamp_after_ms;
 }
 
-static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes, int64_t now_ms,
-	struct batch *batch, struct append_result *result)
+/* Packed records: what is not found here, consumers find, and stand at it for ever (R-B42). */
+static enum kafka_error check_contents(
+	const uint8_t *data, const struct batch_contents *contents, struct batch *batch, struct append_result *result)
 {
+	struct batch_contents found;
+
+	if ((batch->attributes & BATCH_COMPRESSION) == 0)
+		return KAFKA_NONE;
+	if (contents == NULL)
+		batch_contents_check(data, batch, BATCH_CONTENTS_MOST, &found);
+	else
+		found = *contents;
+	batch->latest_ms = found.latest_ms;
+	switch (found.result) {
+	case BATCH_CONTENTS_RIGHT:
+		break;
+	case BATCH_CONTENTS_WRONG:
+		result->message = "the compressed records do not unpack, or contradict their batch";
+		return KAFKA_INVALID_RECORD;
+	case BATCH_CONTENTS_LARGE:
+		result->message = "the compressed records unpack to more than 256 MiB";
+		return KAFKA_MESSAGE_TOO_LARGE;
+	case BATCH_CONTENTS_NO_MEMORY:
+		result->message = "there is no memory to unpack the records";
+		return KAFKA_STORAGE_ERROR;
+	}
+	return KAFKA_NONE;
+}
+
+static enum kafka_error check_times(
+	const struct partition_log *log, const struct batch *batch, int64_t now_ms, struct append_result *result)
+{
+	if ((batch->attributes & BATCH_LOG_APPEND_TIME) != 0) {
+		result->message = "the record batch has the time type LogAppendTime, which only a broker sets";
+		return KAFKA_INVALID_TIMESTAMP;
+	}
+	if (is_too_late(log, batch, now_ms)) {
+		result->message = "a timestamp is later than message.timestamp.after.max.ms allows";
+		return KAFKA_INVALID_TIMESTAMP;
+	}
+	return KAFKA_NONE;
+}
+
+static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes, int64_t now_ms,
+	const struct batch_contents *contents, struct batch *batch, struct append_result *result)
+{
+	enum kafka_error error;
 	enum batch_verdict verdict = bytes > INT32_MAX ? BATCH_WRONG : batch_read(data, bytes, batch);
 
 	if (verdict == BATCH_RIGHT && (size_t)batch->length > log->config.max_message_bytes) {
@@ -209,10 +253,11 @@ static enum kafka_error check_batch(const struct partition_log *log, const uint8
 		result->message = "this broker has no transactions";
 		return KAFKA_INVALID_RECORD;
 	}
-	if (is_too_late(log, batch, now_ms)) {
-		result->message = "a timestamp is later than message.timestamp.after.max.ms allows";
-		return KAFKA_INVALID_TIMESTAMP;
-	}
+	error = check_contents(data, contents, batch, result);
+	if (error == KAFKA_NONE)
+		error = check_times(log, batch, now_ms, result);
+	if (error != KAFKA_NONE)
+		return error;
 	if (batch->producer_id > (int64_t)PRODUCER_STATE_ID_MAX) {
 		result->message = "this producer id was never handed out";
 		return KAFKA_UNKNOWN_PRODUCER_ID;
@@ -246,7 +291,7 @@ static enum kafka_error check_producer(
 }
 
 static enum kafka_error check_all(struct partition_log *log, const uint8_t *data, size_t bytes, int64_t now_ms,
-	struct batch *batch, struct append_result *result)
+	const struct batch_contents *contents, struct batch *batch, struct append_result *result)
 {
 	enum kafka_error error;
 
@@ -255,7 +300,7 @@ static enum kafka_error check_all(struct partition_log *log, const uint8_t *data
 		result->message = "the disk of this partition failed";
 		return KAFKA_STORAGE_ERROR;
 	}
-	error = check_batch(log, data, bytes, now_ms, batch, result);
+	error = check_batch(log, data, bytes, now_ms, contents, batch, result);
 	return error == KAFKA_NONE ? check_producer(log, batch, result) : error;
 }
 
@@ -290,15 +335,15 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	return KAFKA_NONE;
 }
 
-enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
-	int32_t leader_epoch, int64_t now_ms, struct append_result *result)
+enum kafka_error partition_log_append_inspected(struct partition_log *log, const uint8_t *data, size_t bytes,
+	int32_t leader_epoch, int64_t now_ms, const struct batch_contents *contents, struct append_result *result)
 {
 	enum kafka_error error;
 	struct segment *head;
 	struct batch batch;
 
 	ensure(!log->granted);
-	error = check_all(log, data, bytes, now_ms, &batch, result);
+	error = check_all(log, data, bytes, now_ms, contents, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
 	error = make_room(log, &batch, result);
@@ -356,7 +401,7 @@ int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch
 }
 
 enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,
-	int32_t leader_epoch, int64_t now_ms, struct append_result *result)
+	int32_t leader_epoch, int64_t now_ms, const struct batch_contents *contents, struct append_result *result)
 {
 	struct segment *head = head_of(log);
 	enum kafka_error error;
@@ -368,7 +413,7 @@ enum kafka_error partition_log_commit(struct partition_log *log, const struct lo
 			.base_offset = -1, .append_time_ms = -1, .message = "the batch ends behind the extent"};
 		return KAFKA_INVALID_RECORD;
 	}
-	error = check_all(log, head->map + head->bytes, bytes, now_ms, &batch, result);
+	error = check_all(log, head->map + head->bytes, bytes, now_ms, contents, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
 	if (batch.leader_epoch != BATCH_NO_EPOCH) {
@@ -458,37 +503,27 @@ enum kafka_error partition_log_read(struct partition_log *log, int64_t offset, i
 }
 
 bool partition_log_find_time(
-	const struct partition_log *log, int64_t timestamp_ms, int64_t *offset_out, int64_t *timestamp_out)
+	const struct partition_log *log, int64_t timestamp_ms, int64_t from, struct log_batch *batch_out)
 {
-	struct batch batch;
 	uint32_t place;
 
 	list_for_each (at, &log->segments) {
-		if (!segment_find_time(segment_of(at), timestamp_ms, log->start_offset, &place, &batch))
+		if (!segment_find_time(segment_of(at), timestamp_ms, from, &place, &batch_out->batch))
 			continue;
-		batch_find_time(segment_of(at)->map + place, &batch, timestamp_ms, offset_out, timestamp_out);
-		if (*offset_out < log->start_offset)
-			*offset_out = log->start_offset;
+		batch_out->segment = segment_of(at);
+		batch_out->at = segment_of(at)->map + place;
 		return true;
 	}
 	return false;
 }
 
-bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_out, int64_t *timestamp_out)
+bool partition_log_latest_time(const struct partition_log *log, int64_t *timestamp_out)
 {
-	bool found = false;
-
 	*timestamp_out = INT64_MIN;
-	list_for_each (at, &log->segments) {
-		const struct segment *segment = segment_of(at);
-
-		if (segment->bytes == 0 || segment->max_timestamp_ms <= *timestamp_out)
-			continue;
-		*timestamp_out = segment->max_timestamp_ms;
-		*offset_out = segment->max_timestamp_offset;
-		found = true;
-	}
-	return found;
+	list_for_each (at, &log->segments)
+		if (segment_of(at)->bytes > 0 && segment_of(at)->max_timestamp_ms > *timestamp_out)
+			*timestamp_out = segment_of(at)->max_timestamp_ms;
+	return *timestamp_out != INT64_MIN;
 }
 
 /* ---- retention ---- */

@@ -9,6 +9,7 @@
 #define HOLDFAST_BROKER_PARTITION_LOG_H
 
 #include "broker/kafka_error.h"
+#include "broker/log/batch_contents.h"
 #include "broker/log/flusher.h"
 #include "broker/log/leader_epochs.h"
 #include "broker/log/producer_state.h"
@@ -54,9 +55,15 @@ struct append_result {
 	const char *message;                 /* a sentence when it was refused, or NULL */
 	bool duplicate;                      /* it was there already */
 };
-/* Appends one batch of a client, which must fill `bytes`. What is refused changes nothing. */
-enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
-	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
+/* Appends one batch of a client, which must fill `bytes`. What is refused changes nothing. Packed records are looked
+ * into (R-B42): `contents` is what was found in them, or NULL, and they are unpacked here. */
+enum kafka_error partition_log_append_inspected(struct partition_log *log, const uint8_t *data, size_t bytes,
+	int32_t leader_epoch, int64_t now_ms, const struct batch_contents *contents, struct append_result *result);
+static inline enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
+	int32_t leader_epoch, int64_t now_ms, struct append_result *result)
+{
+	return partition_log_append_inspected(log, data, bytes, leader_epoch, now_ms, NULL, result);
+}
 
 /* A part of the head, from the tail on, that its holder writes by itself: batch behind batch, each with the epoch that
  * is never assigned. One at a time. */
@@ -70,10 +77,10 @@ struct log_extent {
 int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch_bytes, struct log_extent *extent_out);
 /* A helper thread makes the pages of the head up to that place. */
 void partition_log_prepare_ahead(struct partition_log *log, uint32_t end);
-/* As partition_log_append, of the one batch of `bytes` bytes that lies at the tail. What is refused stays behind the
- * tail, and nothing more is committed in that extent. */
+/* As partition_log_append_inspected, of the one batch of `bytes` bytes that lies at the tail. What is refused stays
+ * behind the tail, and nothing more is committed in that extent. */
 enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,
-	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
+	int32_t leader_epoch, int64_t now_ms, const struct batch_contents *contents, struct append_result *result);
 /* The extent is no longer writable for others: zeroes the bytes behind the tail (R-B9). */
 void partition_log_end_grant(struct partition_log *log, const struct log_extent *extent);
 /* A stopped process may still write there, because it cannot be fenced: the log continues in another segment. */
@@ -101,12 +108,17 @@ int64_t partition_log_sure_end(const struct partition_log *log);
 int64_t partition_log_bytes(const struct partition_log *log);
 /* Of the batches that begin in [from, to), which are ends of batches; below UINT32_MAX. */
 uint32_t partition_log_bytes_between(const struct partition_log *log, int64_t from, int64_t to);
-/* The first offset whose record is at least that old, its timestamp and epoch; false: none. The offset is exact where
- * records are not compressed, else that of the batch. */
+struct log_batch { /* in a segment */
+	struct segment *segment;
+	const uint8_t *at;
+	struct batch batch;
+};
+/* The first batch that has an offset from `from` on and a record that is not older than that; the record may lie below
+ * `from` (batch_contents_find_time). false: none. Nothing is held. */
 bool partition_log_find_time(
-	const struct partition_log *log, int64_t timestamp_ms, int64_t *offset_out, int64_t *timestamp_out);
-/* Of the record with the largest timestamp; false: the log is empty. */
-bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_out, int64_t *timestamp_out);
+	const struct partition_log *log, int64_t timestamp_ms, int64_t from, struct log_batch *batch_out);
+/* The largest timestamp; false: the log is empty. */
+bool partition_log_latest_time(const struct partition_log *log, int64_t *timestamp_out);
 
 /* Gives up records below `offset` (at most the end), and deletes segments that have no other. */
 void partition_log_advance_start(struct partition_log *log, int64_t offset);

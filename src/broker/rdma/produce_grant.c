@@ -154,7 +154,7 @@ static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes
 		return;
 	}
 	if (error == KAFKA_NONE)
-		error = partition_commit(grant->partition, &grant->extent, bytes, broker_now_ms(broker), &result);
+		error = partition_commit(grant->partition, &grant->extent, bytes, broker_now_ms(broker), NULL, &result);
 	answer = add_answer(grant, grant->order++, error);
 	answer->base_offset = result.base_offset;
 	answer->append_time_ms = result.append_time_ms;

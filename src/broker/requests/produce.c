@@ -1,6 +1,9 @@
-/* Produce: record batches into partitions. acks=all is answered when the high watermark has passed them, acks=1 when
+/* Produce: record batches into partitions. Compressed ones are looked into before anything is appended (R-B42); the
+ * connection's next request waits for that. acks=all is answered when the high watermark has passed them, acks=1 when
  * the log is as durable as the topic wants it. */
 #include "broker/requests/handlers.h"
+
+#include <stdlib.h>
 
 typedef struct kafka_produce_response_partition_produce_response produced_partition;
 
@@ -14,10 +17,24 @@ struct produce_wait {
 	bool all, waits;
 };
 
+/* The compressed batches of a request, in its order. */
+struct produce_look {
+	struct inspection inspection;
+	struct produce *produce;
+	struct connection_bytes kept; /* once its request has ended */
+	uint32_t used;                /* by append */
+	struct produce_packed {
+		const uint8_t *at;
+		struct batch batch;
+		struct batch_contents contents;
+	} at[];
+};
+
 struct produce {
 	struct request *request;
 	struct kafka_produce_response response;
 	struct produce_wait *waits;
+	struct produce_look *look; /* NULL: none is compressed */
 	int32_t wait_count, left;
 };
 
@@ -36,6 +53,16 @@ static enum kafka_error may_produce(struct request *request, const struct partit
 	return acks == -1 && !partition_has_enough(partition) ? KAFKA_NOT_ENOUGH_REPLICAS : KAFKA_NONE;
 }
 
+/* What was found in these records; NULL: they are not compressed, or will be refused. */
+static const struct batch_contents *found_in(struct produce *produce, struct codec_bytes records)
+{
+	struct produce_look *look = produce->look;
+
+	if (look == NULL || look->used == look->inspection.count || look->at[look->used].at != records.at)
+		return NULL;
+	return &look->at[look->used++].contents;
+}
+
 static void append(struct produce *produce, struct codec_string topic,
 	const struct kafka_produce_request_partition_produce_data *from, produced_partition *to)
 {
@@ -45,15 +72,16 @@ static void append(struct produce *produce, struct codec_string topic,
 	enum kafka_error error;
 	struct partition *partition = broker_find_led(request->broker, topic, from->index, &error);
 	struct produce_wait *wait = &produce->waits[produce->wait_count];
+	const struct batch_contents *contents = found_in(produce, from->records);
 
 	to->index = from->index;
 	to->base_offset = -1;
 	if (error == KAFKA_NONE)
 		error = may_produce(request, partition, topic, acks, &result.message);
 	if (error == KAFKA_NONE)
-		error = partition_append(partition, from->records.at,
+		error = partition_append_inspected(partition, from->records.at,
 			from->records.bytes < 0 ? 0 : (size_t)from->records.bytes, broker_now_ms(request->broker),
-			&result);
+			contents, &result);
 	to->error_code = (int16_t)error;
 	to->error_message = request_text(result.message);
 	if (error != KAFKA_NONE)
@@ -217,10 +245,132 @@ static bool has_error(const struct kafka_produce_response *response)
 	return false;
 }
 
+static void append_and_answer(struct produce *produce)
+{
+	struct request *request = produce->request;
+	int16_t acks = ((const struct kafka_produce_request *)request->body)->acks;
+
+	append_all(produce);
+	free(produce->look);
+	if (produce->wait_count > 0)
+		wait_for_replicas(produce);
+	else if (acks != 0)
+		request_answer(request, &produce->response);
+	else if (has_error(&produce->response))
+		request_break(
+			request, "with acks=0 has records that were refused"); /* its client asks for the leader */
+	else
+		request_answer_none(request);
+}
+
+/* ---- looking into compressed batches ---- */
+
+static int64_t look_into(struct inspection *inspection, uint32_t index, size_t most)
+{
+	struct produce_packed *packed = &container_of(inspection, struct produce_look, inspection)->at[index];
+
+	batch_contents_check(
+		packed->at, &packed->batch, most < BATCH_CONTENTS_MOST ? most : BATCH_CONTENTS_MOST, &packed->contents);
+	return packed->contents.result == BATCH_CONTENTS_LARGE && most < BATCH_CONTENTS_MOST
+		       ? -1
+		       : (int64_t)packed->contents.bytes;
+}
+
+static void looked(struct inspection *inspection)
+{
+	struct produce *produce = container_of(inspection, struct produce_look, inspection)->produce;
+
+	produce->request->cancel = NULL;
+	append_and_answer(produce);
+}
+
+static void dropped(struct inspection *inspection)
+{
+	struct produce_look *look = container_of(inspection, struct produce_look, inspection);
+
+	connection_bytes_free(&look->kept);
+	free(look);
+}
+
+/* The connection ends: a helper thread may be reading its bytes. */
+static void leave_look(struct request *request)
+{
+	struct produce *produce = request->state;
+	struct produce_look *look = produce->look;
+
+	connection_take_bytes(request->connection, &look->kept);
+	inspector_abandon(&look->inspection);
+}
+
+/* Others are refused by append, without a look at their records. */
+static bool is_packed(struct produce *produce, struct codec_string topic,
+	const struct kafka_produce_request_partition_produce_data *from, struct batch *batch)
+{
+	enum kafka_error error;
+	const struct partition *partition;
+
+	if (from->records.bytes < (int32_t)BATCH_HEADER_BYTES ||
+		batch_read(from->records.at, (size_t)from->records.bytes, batch) != BATCH_RIGHT ||
+		(batch->attributes & BATCH_COMPRESSION) == 0)
+		return false;
+	partition = broker_find_led(produce->request->broker, topic, from->index, &error);
+	return partition != NULL && (uint32_t)batch->length <= partition->log->config.max_message_bytes;
+}
+
+/* Fills the list, or counts. */
+static uint32_t list_packed(struct produce *produce, struct produce_look *look, size_t *packed_out)
+{
+	const struct kafka_produce_request *body = produce->request->body;
+	struct batch batch;
+	uint32_t count = 0;
+
+	*packed_out = 0;
+	for (int32_t i = 0; i < body->topic_data.count; i++)
+		for (int32_t k = 0; k < body->topic_data.at[i].partition_data.count; k++) {
+			const struct kafka_produce_request_partition_produce_data *from =
+				&body->topic_data.at[i].partition_data.at[k];
+
+			if (!is_packed(produce, body->topic_data.at[i].name, from, &batch))
+				continue;
+			if (look != NULL)
+				look->at[count] = (struct produce_packed){.at = from->records.at, .batch = batch};
+			*packed_out += (size_t)batch.length;
+			count++;
+		}
+	return count;
+}
+
+static void look_and_append(struct produce *produce)
+{
+	struct request *request = produce->request;
+	size_t packed;
+	uint32_t count = list_packed(produce, NULL, &packed);
+	struct produce_look *look = count == 0 ? NULL : calloc(1, sizeof(*look) + (size_t)count * sizeof(look->at[0]));
+
+	if (count > 0 && look == NULL) {
+		request_give_up(request);
+		return;
+	}
+	produce->look = look;
+	if (look != NULL) {
+		list_packed(produce, look, &packed);
+		look->produce = produce;
+		look->inspection =
+			(struct inspection){.count = count, .look = look_into, .done = looked, .drop = dropped};
+		request->state = produce;
+		request->cancel = leave_look;
+		if (!inspector_begin(&request->broker->inspector, &look->inspection, packed))
+			return;
+		request->cancel = NULL;
+	}
+	append_and_answer(produce);
+}
+
 void produce_handle(struct request *request)
 {
 	const struct kafka_produce_request *body = request->body;
 	struct produce *produce = begin(request);
+	bool refused = true;
 
 	if (produce == NULL) {
 		request_give_up(request); /* nothing was appended */
@@ -232,14 +382,11 @@ void produce_handle(struct request *request)
 	else if (body->acks < -1 || body->acks > 1)
 		refuse_all(body, &produce->response, KAFKA_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
 	else
-		append_all(produce);
-	if (produce->wait_count > 0)
-		wait_for_replicas(produce);
+		refused = false;
+	if (!refused)
+		look_and_append(produce);
 	else if (body->acks != 0)
 		request_answer(request, &produce->response);
-	else if (has_error(&produce->response))
-		request_break(
-			request, "with acks=0 has records that were refused"); /* its client asks for the leader */
 	else
-		request_answer_none(request);
+		request_break(request, "with acks=0 has records that were refused");
 }

@@ -1,9 +1,12 @@
 #include "batches.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/crc.h"
+#include "base/ensure.h"
+#include "broker/codec/compression.h"
 
 static uint8_t *put_varint(uint8_t *at, int64_t value)
 {
@@ -59,4 +62,19 @@ size_t batches_make(const struct batch_wish *wish, uint8_t *to)
 	put_be32(to + 57, (uint32_t)wish->records);
 	batches_seal(to, bytes);
 	return bytes;
+}
+
+size_t batches_pack(uint8_t *batch, size_t bytes, unsigned codec)
+{
+	uint8_t *packed = malloc(bytes + 200);
+	size_t n = packed == NULL ? 0
+				  : compression_pack((enum hf_codec)codec, batch + 61, bytes - 61, packed, bytes + 200);
+
+	ensure(n > 0);
+	memcpy(batch + 61, packed, n);
+	free(packed);
+	put_be32(batch + 8, (uint32_t)(61 + n - 12));
+	put_be16(batch + 21, (uint16_t)codec);
+	batches_seal(batch, 61 + n);
+	return 61 + n;
 }

@@ -16,6 +16,8 @@ struct batch_wish {
 
 /* Bytes written to `to`, which has room for 200 and records * (value_bytes + 20). */
 size_t batches_make(const struct batch_wish *wish, uint8_t *to);
+/* Packs its records with a codec (hf_codec); the bytes of the batch then. There is room for 200 more than before. */
+size_t batches_pack(uint8_t *batch, size_t bytes, unsigned codec);
 /* Sets the CRC of a batch of so many bytes anew. */
 void batches_seal(uint8_t *batch, size_t bytes);
 

@@ -109,25 +109,9 @@ static void records_are_counted_where_nothing_is_compressed(void **state)
 	put_be32(data + 57, 4);
 	batches_seal(data, bytes);
 	assert_int_equal(look(bytes), BATCH_WRONG);
-	put_be16(data + 21, 1); /* said to be gzip: nobody looks inside */
+	put_be16(data + 21, 1); /* said to be gzip: test_batch_contents.c */
 	batches_seal(data, bytes);
 	assert_int_equal(look(bytes), BATCH_RIGHT);
-}
-
-static void the_first_record_of_a_time_is_found(void **state)
-{
-	int64_t offset, timestamp;
-	struct batch batch;
-	size_t bytes = make(5);
-
-	(void)state;
-	batch_commit(data, 100, 0);
-	assert_int_equal(batch_read(data, bytes, &batch), BATCH_RIGHT);
-	batch_find_time(data, &batch, 1003, &offset, &timestamp);
-	assert_int_equal(offset, 103);
-	assert_int_equal(timestamp, 1003);
-	batch_find_time(data, &batch, 3, &offset, &timestamp);
-	assert_int_equal(offset, 100);
 }
 
 static void the_time_of_the_append_gets_a_right_crc(void **state)
@@ -159,7 +143,6 @@ int main(void)
 		cmocka_unit_test(a_part_of_a_batch_is_short),
 		cmocka_unit_test(contradictions_under_a_right_crc_are_found),
 		cmocka_unit_test(records_are_counted_where_nothing_is_compressed),
-		cmocka_unit_test(the_first_record_of_a_time_is_found),
 		cmocka_unit_test(the_time_of_the_append_gets_a_right_crc),
 		cmocka_unit_test(sequences_begin_anew_behind_the_largest),
 	};

@@ -6,12 +6,15 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include <string.h>
 
 #include "base/bytes.h"
 #include "batches.h"
 #include "broker/client/kafka_link.h"
+#include "broker/codec/compression.h"
+#include "broker/connection.h"
 #include "stand.h"
 
 #define LATE_NS (STAND_PATIENCE_NS / 4)
@@ -377,6 +380,99 @@ static void who_wants_no_answer_is_told_of_a_refusal(void **state)
 	assert_int_equal(link.broken, -EPIPE);
 }
 
+/* ---- compressed batches (R-B42) ---- */
+
+#define PACKED_RECORDS 200
+#define PACKED_VALUE   100000u /* 20 MB come out: more than one request is given at a time */
+
+static uint8_t *packed;
+static size_t packed_bytes;
+static unsigned answers;
+static int64_t bases[2];
+
+static void make_packed(void)
+{
+	const struct batch_wish wish = {
+		.records = PACKED_RECORDS, .value_bytes = PACKED_VALUE, .producer_id = -1, .timestamp_ms = 1000};
+
+	packed = malloc(PACKED_RECORDS * (PACKED_VALUE + 20) + 400);
+	assert_non_null(packed);
+	packed_bytes = batches_pack(packed, batches_make(&wish, packed), HF_CODEC_GZIP);
+	assert_in_range(packed_bytes, 1, 60000);
+}
+
+static void produced(struct kafka_call *call, const void *response)
+{
+	const struct kafka_produce_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	assert_int_equal(answer->responses.at[0].partition_responses.at[0].error_code, KAFKA_NONE);
+	bases[answers++] = answer->responses.at[0].partition_responses.at[0].base_offset;
+}
+
+static void produce(struct kafka_call *call, const uint8_t *data, size_t bytes)
+{
+	struct kafka_produce_request_partition_produce_data records = {.records = {data, (int32_t)bytes}};
+	struct kafka_produce_request_topic_produce_data topic = {
+		.name = {STAND_TOPIC, 1}, .partition_data = {&records, 1}};
+	const struct kafka_produce_request request = {
+		.transactional_id = {NULL, -1}, .acks = 1, .timeout_ms = 1000, .topic_data = {&topic, 1}};
+
+	assert_true(kafka_link_call(&link, call, KAFKA_PRODUCE, 7, &request));
+}
+
+static bool has_both(void)
+{
+	return answers == 2;
+}
+
+static void what_takes_long_to_unpack_keeps_its_place(void **state)
+{
+	struct kafka_call first = {.done = produced}, second = {.done = produced};
+	uint8_t small[512];
+	size_t small_bytes = make_batch(small);
+
+	(void)state;
+	make_packed();
+	answers = 0;
+	produce(&first, packed, packed_bytes);
+	produce(&second, small, small_bytes);
+	stand_until(has_both);
+	assert_int_equal(bases[0], 0);
+	assert_int_equal(bases[1], PACKED_RECORDS);
+	/* Record n has the time 1000 + n. */
+	check_offset(1000 + 117, KAFKA_NONE, 117);
+	assert_int_equal(listed.timestamp, 1117);
+	check_offset(MAX_TIMESTAMP, KAFKA_NONE, PACKED_RECORDS - 1);
+	partition_log_advance_start(stand_partition(0)->log, 120);
+	check_offset(1000 + 117, KAFKA_NONE, 120);
+	assert_int_equal(listed.timestamp, 1120);
+	free(packed);
+}
+
+static bool is_with_a_helper(void)
+{
+	return stand.broker->inspector.fast != NULL;
+}
+
+/* Its bytes outlive it: a helper thread reads them. */
+static void a_client_may_go_while_its_batch_is_unpacked(void **state)
+{
+	struct kafka_call call = {.done = ended};
+
+	(void)state;
+	make_packed();
+	produce(&call, packed, packed_bytes);
+	stand_until(is_with_a_helper);
+	connection_close(container_of(stand.broker->connections.next, struct connection, node));
+	is_over = false;
+	stand_until(has_answer);
+	assert_false(was_answered);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
+	free(packed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +482,8 @@ int main(void)
 		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
 		REQUESTS_TEST(a_time_is_found_below_the_hw),
 		REQUESTS_TEST(offsets_of_a_reset_are_committed),
+		REQUESTS_TEST(what_takes_long_to_unpack_keeps_its_place),
+		REQUESTS_TEST(a_client_may_go_while_its_batch_is_unpacked),
 		REQUESTS_TEST(who_wants_no_answer_is_told_of_a_refusal),
 	};
 

@@ -1,0 +1,142 @@
+/* Batches that a partition's log takes or refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "batches.h"
+#include "broker/codec/compression.h"
+#include "broker/log/partition_log.h"
+
+#define T0 1700000000000
+
+static const struct log_config config = {.segment_bytes = 65536,
+	.index_interval_bytes = 1000,
+	.max_message_bytes = 8192,
+	.segment_ms = 3600000,
+	.retention_ms = -1,
+	.retention_bytes = -1,
+	.timestamp_after_ms = 3600000,
+	.flush_messages = FLUSH_NEVER,
+	.flush_ms = FLUSH_NEVER,
+	.min_insync_replicas = 1};
+static struct partition_log *partition_log;
+
+static int set_up(void **state)
+{
+	static char directory[64];
+	struct hf_error error = {0};
+
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	if (partition_log_open(hf_env_host(), directory, &config, true, 0, T0, &partition_log, &error) != 0)
+		fail_msg("%s", error.text);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	partition_log_remove(partition_log);
+	return 0;
+}
+
+static void a_timestamp_that_is_far_ahead_is_refused(void **state)
+{
+	static uint8_t data[1024];
+	struct batch_wish wish = {
+		.records = 1, .value_bytes = 10, .producer_id = -1, .timestamp_ms = T0 + config.timestamp_after_ms};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	(void)state;
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0 - 1, &result), KAFKA_INVALID_TIMESTAMP);
+	assert_non_null(result.message);
+	wish.timestamp_ms = INT64_MAX - 1;
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
+	wish.timestamp_ms = INT64_MIN;
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+	/* Of what is compressed too, whatever the header says. */
+	wish.timestamp_ms = T0 + config.timestamp_after_ms + 1;
+	bytes = batches_pack(data, batches_make(&wish, data), HF_CODEC_ZSTD);
+	memset(data + 35, 0, 8);
+	batches_seal(data, bytes);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
+	partition_log->config.log_append_time = true;
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+}
+
+/* It would be acknowledged, and no consumer gets past it (R-B42). */
+static void what_is_wrong_inside_a_packed_batch_is_refused(void **state)
+{
+	static uint8_t data[8192];
+	const struct batch_wish wish = {.records = 20, .value_bytes = 100, .producer_id = -1, .timestamp_ms = T0};
+	struct append_result result;
+	size_t bytes;
+
+	(void)state;
+	for (unsigned codec = HF_CODEC_GZIP; codec < HF_CODECS; codec++) {
+		bytes = batches_make(&wish, data);
+		data[22] = (uint8_t)codec; /* it says so, and is not */
+		batches_seal(data, bytes);
+		assert_int_equal(
+			partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_RECORD);
+		assert_non_null(result.message);
+		for (int32_t count = 19; count <= 21; count += 2) {
+			bytes = batches_pack(data, batches_make(&wish, data), codec);
+			put_be32(data + 23, (uint32_t)(count - 1));
+			put_be32(data + 57, (uint32_t)count);
+			batches_seal(data, bytes);
+			assert_int_equal(
+				partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_RECORD);
+		}
+		assert_int_equal(partition_log_end(partition_log), 20 * (int64_t)(codec - 1));
+		bytes = batches_pack(data, batches_make(&wish, data), codec);
+		memset(data + 35, 0x11,
+			8); /* its largest timestamp is that of its records, as where nothing is packed */
+		batches_seal(data, bytes);
+		assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+		assert_int_equal(partition_log_head(partition_log)->max_timestamp_ms, T0 + 19);
+	}
+	assert_int_equal(partition_log_end(partition_log), 80);
+}
+
+static void only_a_broker_sets_log_append_time(void **state)
+{
+	static uint8_t data[1024];
+	const struct batch_wish wish = {.records = 1, .value_bytes = 10, .producer_id = -1, .timestamp_ms = T0};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	(void)state;
+	put_be16(data + 21, BATCH_LOG_APPEND_TIME);
+	batches_seal(data, bytes);
+	for (unsigned i = 0; i < 2; i++) {
+		partition_log->config.log_append_time = i == 1;
+		assert_int_equal(
+			partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
+		assert_non_null(result.message);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define CHECK_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		CHECK_TEST(a_timestamp_that_is_far_ahead_is_refused),
+		CHECK_TEST(what_is_wrong_inside_a_packed_batch_is_refused),
+		CHECK_TEST(only_a_broker_sets_log_append_time),
+	};
+
+	return cmocka_run_group_tests_name("partition checks", tests, NULL, NULL);
+}
