@@ -34,12 +34,20 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-smr-long bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
+.PHONY: all tests program demo demo-kv demo-smr demo-broker demo-transfer check check-all check-rxe check-network stress bench bench-smr bench-smr-long bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
+	@$(call NINJA,$(BUILD)) product
+
+tests: $(BUILD)/build.ninja ## Builds these and every test
+	@scripts/deps.sh test
+	@grep -q '"name": "cmocka"' $(BUILD)/meson-info/intro-dependencies.json || meson setup --reconfigure $(BUILD) >/dev/null
 	@$(call NINJA,$(BUILD))
 
-demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--quick --input PATH")
+program: $(BUILD)/build.ninja
+	@$(call NINJA,$(BUILD)) holdfast
+
+demo: program ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--quick --input PATH")
 	@$(BUILD)/holdfast demo $(DEMO_ARGS)
 
 demo-kv: all ## Two clients count at a store while a rail is cut and a member is killed and restarted; no count is lost
@@ -48,29 +56,32 @@ demo-kv: all ## Two clients count at a store while a rail is cut and a member is
 demo-broker: all ## kcat writes to three brokers, the leader is killed, and all records are read back
 	@python3 scripts/demo_broker.py $(BUILD)/holdfast
 
-demo-transfer: all ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
+demo-transfer: program ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
 	@$(BUILD)/holdfast demo transfer $(DEMO_ARGS)
 
 demo-smr: all ## Counts at a replicated Redis while its leaders are killed (DEMO_ARGS="--memcached memcached")
 	@if scripts/deps.sh redis memcached; then $(BUILD)/holdfast smr demo $(DEMO_ARGS); \
 		else echo "demo-smr: skipped: the packages of groups redis and memcached (scripts/packages.txt) cannot be had here"; fi
 
-check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
+check: tests ## Style, unit, conformance, end to end; windows of the simulator's seeds and of mutants: ten minutes on two cores
 	@python3 scripts/check.py $(BUILD)
 
-check-rxe: all ## The verbs device over soft-RoCE, in a guest with a kernel of its own (RXE_CUTS=200)
+check-all: tests ## Every test: the same with 1,000 seeds of each scenario, all mutants, models, kills and cuts: some three hours
+	@python3 scripts/check.py $(BUILD) --all
+
+check-rxe: tests ## The verbs device over soft-RoCE, in a guest with a kernel of its own (RXE_CUTS=200)
 	@if scripts/deps.sh rxe; then python3 scripts/check_rxe.py $(BUILD) --cuts $(RXE_CUTS) $(RXE_ARGS); \
 		else echo "check-rxe: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
 
-check-network: all ## The soft NIC of this machine against soft-RoCE in a guest, over a network that cuts and loses
+check-network: tests ## The soft NIC of this machine against soft-RoCE in a guest, over a network that cuts and loses
 	@if scripts/deps.sh rxe; then python3 tests/interop/network.py $(BUILD); \
 		else echo "check-network: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
 
-check-kafka: all ## Unmodified Kafka clients, which it fetches, against our broker: kcat, Python's, Java's
+check-kafka: tests ## Unmodified Kafka clients, which it fetches, against our broker: kcat, Python's, Java's
 	@scripts/deps.sh kafka || echo "check-kafka: without Java: the packages of group kafka cannot be had here"
 	@python3 scripts/check_kafka.py $(BUILD)
 
-stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 20 minutes of proxies, 400 killed members of stores, 200 cuts of theirs, clients, rails and leaders of brokers
+stress: tests ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 20 minutes of proxies, 400 killed members of stores, 200 cuts of theirs, clients, rails and leaders of brokers
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
@@ -102,6 +113,8 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 	@$(BUILD)/holdfast bench failover --cuts $(FAILOVER_CUTS) --out $(BUILD)/bench-failover.json \
 		--html $(BUILD)/bench-failover.html
 	@$(MAKE) --no-print-directory bench-transfer
+	@$(MAKE) --no-print-directory tests
+	@python3 scripts/check.py $(BUILD) --suite bench
 
 bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis, Sentinel; 10 min (SMR_ROUNDS=3); build/bench-smr*.json, .html
 	@scripts/deps.sh beside || echo "bench-smr: without what is missing: the packages of group beside cannot be had here"
@@ -145,8 +158,7 @@ fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 ea
 	@ninja -C $(BUILD)-fuzz --quiet $(addprefix fuzz/,$(FUZZ_TARGETS))
 	@python3 scripts/fuzz.py $(BUILD)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-spin: all ## Searches the models of models/ with spin; each fails when one rule is removed
-	@scripts/deps.sh build
+spin: tests ## Searches the models of models/ with spin; each fails when one rule is removed
 	@python3 scripts/spin.py $(BUILD)
 
 tidy: all ## The rules of CONTRIBUTING.md that a program can check
@@ -158,14 +170,14 @@ format: ## clang-format over all sources
 	@git ls-files '*.[ch]' | xargs clang-format -i
 
 asan: ## The tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/deps.sh build
+	@scripts/deps.sh build test
 	@[ -f $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined >/dev/null
 	@$(call NINJA,$(BUILD)-asan)
 	@UBSAN_OPTIONS=$(UBSAN) $(BUILD)-asan/holdfast-sim --seeds $(SANITIZED_SEEDS)
 	@UBSAN_OPTIONS=$(UBSAN) python3 scripts/check.py $(BUILD)-asan $(SANITIZED)
 
 tsan: ## The tests under ThreadSanitizer
-	@scripts/deps.sh build
+	@scripts/deps.sh build test
 	@[ -f $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread >/dev/null
 	@$(call NINJA,$(BUILD)-tsan)
 	@$(BUILD)-tsan/holdfast-sim --seeds $(SANITIZED_SEEDS)
@@ -175,7 +187,7 @@ install: all ## Into DESTDIR, below the prefix given to meson (default /usr/loca
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(DESTDIR))
 
 deps: ## Only installs the Debian packages that building and testing need
-	@scripts/deps.sh build
+	@scripts/deps.sh build test
 
 clean: ## Removes all build directories
 	@rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-asan $(BUILD)-tsan

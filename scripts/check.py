@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""check.py BUILD [--no-suite SUITE]... - runs the tests of a build directory and counts them.
+"""check.py BUILD [--all] [--suite SUITE]... [--no-suite SUITE]... - runs the tests of a build directory and counts them.
+
+Without --all: every test but those of suite `all`, which take long; of seeds and mutants a window each, which is printed
+(windows.py). With --all: those too, and all seeds and mutants in the place of windows. Suite `bench` measures, and runs only
+when it is named.
 
 Tests in virtual time take most of the processors' time, and none of them waits for a clock: they run beside the others,
-from the beginning, at the lowest priority.
+from the beginning, at a lower priority.
 
 A cmocka program counts as its test cases, a TAP program as its lines, any other as one test. A test that could not
 run is skipped with its reason, never passed; a program that crashed, timed out or left with an error without saying
@@ -18,16 +22,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 
 CMOCKA = re.compile(r"^\[ +(OK|FAILED|SKIPPED|RUN|ERROR) +\] (\S+)$")
 CMOCKA_TOTAL = re.compile(r"^\[ +(PASSED|FAILED|SKIPPED|ERROR) +\] (\d+) test\(s\)")
 TAP = re.compile(r"^(not ok|ok)\b[ \d]*-? ?(.*)$")
 MESON_FINE = ("OK", "EXPECTEDFAIL", "SKIP")
 SLOWEST_SHOWN = 8
-TIMEOUTS = "5"  # of what the meson.build files say: a limit ends a hang, and a slow machine is not one
+TIMEOUTS = "10"  # of what the meson.build files say: a limit ends a hang, and a slow machine is not one
 BACKGROUND = ["sim", "mutants", "models"]  # suites in virtual time
-# Each test has a session of its own, and with it a scheduling group, whose priority is another one than the process's.
-YIELD = "sh -c 'echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 \"$0\" \"$@\"'"
+# Each test has a session of its own, and with it a scheduling group, whose priority is another one than the process's. Lower
+# than that of other programs by as much as lets it go on beside programs that only compute.
+YIELD = "sh -c 'echo 5 2>/dev/null >/proc/self/autogroup; exec nice -n 5 \"$0\" \"$@\"'"
+WINDOW = re.compile(r"^# (windows? of .*|mutants of files .*)$", re.M)
 
 
 def count_cmocka(lines):
@@ -113,13 +120,13 @@ def run(build, base, suites, without, processes, wrapper=None):
     return subprocess.Popen(command, stdin=subprocess.DEVNULL), log
 
 
-def run_all(build, without):
+def run_all(build, suites, without):
     """The exit status, and what the logs say of each test."""
-    cores, background = os.cpu_count() or 1, [suite for suite in BACKGROUND if suite not in without]
-    # One more than there are cores: many tests mostly sleep.
-    runs = [run(build, "testlog", [], without + background, cores + 1)]
+    cores, background = os.cpu_count() or 1, [suite for suite in BACKGROUND if suite not in without and not suites]
+    # Two more than there are cores: many tests mostly sleep.
+    runs = [run(build, "testlog", suites, without + background, cores + 2)]
     if background:
-        runs.append(run(build, "testlog-background", background, [], cores, YIELD))
+        runs.append(run(build, "testlog-background", background, without, 1, YIELD))  # each uses all cores itself
     # The first one that is not 0: that of a process killed by a signal is negative.
     status = next((status for status in [process.wait() for process, _ in runs] if status != 0), 0)
     return status, [test for _, log in runs for test in read_log(log)]
@@ -133,11 +140,15 @@ def read_log(path):
 def main():
     parser = argparse.ArgumentParser(description="runs and counts the tests of a build directory")
     parser.add_argument("build")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--suite", action="append", default=[], metavar="SUITE")
     parser.add_argument("--no-suite", action="append", default=[], metavar="SUITE")
     options = parser.parse_args()
 
     sweep()
-    status, tests = run_all(options.build, options.no_suite)
+    without = options.no_suite + ["window" if options.all else "all"] + ([] if "bench" in options.suite else ["bench"])
+    begun = time.monotonic()
+    status, tests = run_all(options.build, options.suite, without)
 
     passed, failed, skipped = 0, [], []
     for test in tests:
@@ -148,6 +159,8 @@ def main():
     if status != 0 and not failed:
         failed.append(f"meson test: exit status {status}")
 
+    for test in tests:
+        print("".join(f"\n{line}" for line in WINDOW.findall(test.get("stdout", ""))))
     print("\nslowest:")
     for test in sorted(tests, key=lambda t: -t["duration"])[:SLOWEST_SHOWN]:
         print(f"  {test['duration']:7.1f} s  {test['name']}")
@@ -155,7 +168,8 @@ def main():
         if names:
             print(title)
             print("".join(f"  {name}\n" for name in names), end="")
-    print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    print(f"\nin {time.monotonic() - begun:.0f} s")
+    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed or passed == 0 else 0
 
 

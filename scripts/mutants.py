@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py BUILD [--write] [NAME...] - proves that the simulator, or a unit test, catches the bugs it is there to catch.
+"""mutants.py BUILD [--write] [--window | NAME...] - proves that the simulator, or a unit test, catches the bugs it is there to catch.
 
 A mutant is sim/mutants/NAME.patch: a change of one or more .c files of the product that breaks one rule. Above the
 diff it says, one a line:
@@ -19,6 +19,8 @@ fails with those words, and the unchanged simulator finds nothing in the same se
 tried alone, mutant and unchanged; where it does not any more, the whole run follows, and its seed is told. Of the
 unchanged simulator a run with the most seeds that any mutant of a scenario asks for stands for all of them. TAP, a line a
 mutant.
+
+With --window: a window of the mutants (windows.py), and all mutants of the files that the last commits touch.
 """
 import concurrent.futures
 import glob
@@ -31,8 +33,11 @@ import subprocess
 import sys
 import threading
 
+import windows
+
 SIMULATOR = "holdfast-sim"
 RUN_SECONDS = 1800  # a run that hangs; a slow machine is none
+WINDOW = 16  # mutants of a window
 
 
 class Broken(Exception):
@@ -66,8 +71,11 @@ class Mutant:
         self.test = shlex.split(field(self.text, "Test") or "")
         self.program = self.test[0] if self.test else SIMULATOR
 
+    def files(self):
+        return re.findall(r"^\+\+\+ b/(\S+)", self.text, re.M)
+
     def patch(self):
-        files = re.findall(r"^\+\+\+ b/(\S+)", self.text, re.M)
+        files = self.files()
         if not (self.breaks and self.caught_by and bool(self.arguments) != bool(self.test) and files):
             raise Broken("needs the lines Breaks:, Run: or Test:, and Caught by: above a diff of a/ and b/")
         shutil.rmtree(self.tree, ignore_errors=True)
@@ -106,7 +114,8 @@ class Mutant:
         words = shlex.split(command)
         at = words.index("-o")
         words[at + 1:at + 2] = [program] + objects
-        done = run(words + ["-Wl,--strip-debug"], self.build)  # copying it takes longer than the link
+        # Copying debug information takes longer than the link. The library of unit tests lies where the original looks for it.
+        done = run(words + ["-Wl,--strip-debug", f"-Wl,-rpath,{self.build}/tests/unit"], self.build)
         if done.returncode != 0:
             raise Broken("does not link\n" + done.stdout)
         return program
@@ -213,6 +222,19 @@ def link_command_of(build, program):
     return links[-1]
 
 
+def window_of(mutants, source):
+    """Those of this check's window, and those of files that the last commits touch."""
+    number, origin = windows.position(source)
+    touched = windows.touched(source)
+    begin = number * WINDOW % len(mutants)
+    chosen = {mutant.name for mutant in (mutants + mutants)[begin:begin + WINDOW]}
+    print(f"# window of mutants, number {number} ({origin}): {' '.join(sorted(chosen))}")
+    of_touched = {mutant.name for mutant in mutants
+                  if touched & {*mutant.files(), os.path.relpath(mutant.path, source)}} - chosen
+    print(f"# mutants of files that the last {windows.RECENT_COMMITS} commits touch: {' '.join(sorted(of_touched)) or 'none'}")
+    return [mutant for mutant in mutants if mutant.name in chosen | of_touched]
+
+
 def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
@@ -220,10 +242,15 @@ def main():
     writes = "--write" in sys.argv
     if writes:
         sys.argv.remove("--write")
+    in_window = "--window" in sys.argv
+    if in_window:
+        sys.argv.remove("--window")
     source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
     mutants = [Mutant(path, source, build) for path in sorted(glob.glob(f"{source}/sim/mutants/*.patch"))]
     mutants = [mutant for mutant in mutants if not wanted or mutant.name in wanted]
+    if in_window:
+        mutants = window_of(mutants, source)
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
     link_commands = {program: link_command_of(build, program) for program in {mutant.program for mutant in mutants}}

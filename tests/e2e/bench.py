@@ -1,4 +1,6 @@
-"""`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr`: what they measure is there and makes sense. No figure is judged."""
+"""`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr`: what they measure is there and makes sense. No figure is judged.
+
+It needs a quiet machine, as every measurement does: `make bench` runs it."""
 import itertools
 import json
 import os
@@ -96,20 +98,6 @@ def records_around_rolls_are_told_from_others(directory):
     assert "produce_us" not in row, row
 
 
-def figures_beside_kafka_become_a_page(directory):
-    figures = {"medians": [{"kind": "produce", "name": "Holdfast shm", "p50_us": 2.5},
-                           {"kind": "stock latency", "name": "raw 1 KiB", "holdfast_p50_us": 11.0, "kafka_p50_us": 50.5}],
-               "bars": [{"line": 3, "what": "produce < Java's", "ratio": 36.5, "": "met"}], "skipped": {"events": "no Java"}}
-    pathlib.Path(directory, "kafka.json").write_text(json.dumps(figures))
-    program.run(directory, "bench", "broker", "--with", "kafka.json", "--html", "kafka.html")
-    page = pathlib.Path(directory, "kafka.html").read_text()
-    assert "figure 10" in page and "figure 14" not in page and page.rstrip().endswith("</html>"), page[:2000]
-    assert "produce &lt; Java's" in page and "36.5" in page and "Not measured: events: no Java" in page, page
-    for words in (["--html", "kafka.html"], ["--with", "kafka.html", "--html", "kafka.html"]):
-        done = program.run(directory, "bench", "broker", *words, check=2)
-        assert "scripts/bench_broker.py" in done.stderr, done.stderr
-
-
 def a_store_is_killed_and_heals_and_the_page_has_the_papers_figures(directory):
     others = [{"name": name, "kind": "recovery", "sync_ms": ms, "exec_ms": 2 * ms} for name, ms in (("ours", 1.5), ("theirs", 40.0))]
     pathlib.Path(directory, "others.json").write_text(json.dumps({"medians": others}))
@@ -198,19 +186,6 @@ def many_vqps_are_cut_again_and_again_and_the_first_completion_is_judged(directo
     assert "median at most 100 us: " + varuna["first_verdict"] in done.stderr, done.stderr
 
 
-def wrong_words_are_refused_with_the_right_ones(directory):
-    for words, complaint in ((["verbs", "--device", "verbs"], "shm and soft"),
-                             (["verbs", "--mode", "magic"], "no mode called 'magic'"),
-                             (["failover", "--cuts", "0"], "from 1 to 99"),
-                             (["failover", "--mode", "varuna-log"], "may be unknown after a cut"),
-                             (["verbs", "--handicap", "-1"], "per cent"),
-                             (["failover", "--only", "FAA"], "none has this: 'FAA'"),
-                             (["paint"], "no set of figures called 'paint'"),
-                             (["failover", "--cuts"], "incomplete argument '--cuts'")):
-        done = program.run(directory, "bench", *words, check=2)
-        assert complaint in done.stderr, done.stderr
-
-
 def transfer_measures_each_block_size_and_checks_its_bytes(directory):
     done = program.run(directory, "bench", "transfer", "sweep", "--quick", "--json", "--html", "transfer.html", check=0)
     rows = json.loads(done.stdout)["sweep"]
@@ -237,12 +212,6 @@ def transfer_cuts_and_slows_one_of_two_rails(directory):
     assert {"two_to_one", "port_event_ms_to_95_percent", "port_event_restored_ms", "silent_ms_to_95_percent",
             "silent_restored_ms", "slow_rail_share", "slow_total_to_one", "slow_then_equal_ms"} <= set(rails), rails
     assert rails["failed_tasks"]["value"] == 0, rails
-
-
-def transfer_says_which_peer_cannot_be_had(directory):
-    done = program.run(directory, "bench", "transfer", "beside", "--only", "mooncake", "--rounds", "1", "--json",
-                       "--mooncake", "/nonexistent", check=0)
-    assert "cannot be run" in json.loads(done.stdout)["beside"][0]["skipped"]
 
 
 def kv_measures_beside_redis_and_after_a_kill(directory):
@@ -275,12 +244,6 @@ def smr_measures_proposals_and_stopped_leaders(directory):
     assert [row["disturbed_by"] for row in report["steady"]] == ["undisturbed", "rails cut", "follower stopped", "follower killed"]
     page = pathlib.Path(directory, "smr.html").read_text()
     assert page.rstrip().endswith("</html>") and "in flight" in page and "asleep" in page, page
-
-
-def smr_refuses_figures_that_are_none(directory):
-    pathlib.Path(directory, "not.json").write_text("{}")
-    done = program.run(directory, "bench", "smr", "--with", "not.json", check=2)
-    assert "not.json has no figures of scripts/bench_smr.py" in done.stderr, done.stderr
 
 
 def members_of_a_log_come_and_go_and_nothing_is_lost(directory):
