@@ -22,6 +22,7 @@ mutant.
 
 With --window: a window of the mutants (windows.py), and all mutants of the files that the last commits touch.
 """
+import argparse
 import concurrent.futures
 import glob
 import json
@@ -236,20 +237,18 @@ def window_of(mutants, source):
 
 
 def main():
-    if len(sys.argv) < 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    writes = "--write" in sys.argv
-    if writes:
-        sys.argv.remove("--write")
-    in_window = "--window" in sys.argv
-    if in_window:
-        sys.argv.remove("--window")
+    parser = argparse.ArgumentParser(description="proves that mutants are caught")
+    parser.add_argument("build")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--window", action="store_true")
+    options = parser.parse_args()
     source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    build = os.path.abspath(options.build)
     mutants = [Mutant(path, source, build) for path in sorted(glob.glob(f"{source}/sim/mutants/*.patch"))]
-    mutants = [mutant for mutant in mutants if not wanted or mutant.name in wanted]
-    if in_window:
+    if options.names:
+        mutants = [mutant for mutant in mutants if mutant.name in options.names]
+    if options.window:
         mutants = window_of(mutants, source)
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
@@ -267,7 +266,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for number, (mutant, (caught, said)) in enumerate(zip(mutants, pool.map(attempt, mutants)), 1):
             all_caught &= caught
-            if writes and mutant.found is not None:
+            if options.write and mutant.found is not None:
                 mutant.write()
             print(f"{'ok' if caught else 'not ok'} {number} - {mutant.name}: {mutant.breaks}", flush=True)
             print("".join(f"# {line}\n" for line in said.splitlines()), end="")

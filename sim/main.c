@@ -119,6 +119,15 @@ static int run_one_seed(const struct options *options)
 	return result.violations > 0;
 }
 
+/* The command that repeats a seed. */
+static void print_again(uint64_t seed, const struct scenario *scenario)
+{
+	if (scenario == NULL)
+		printf("  again: make sim SEED=%" PRIu64 " TRACE=1\n", seed);
+	else
+		printf("  again: make sim SEED=%" PRIu64 " TRACE=1 SIM_ARGS=\"--scenario %s\"\n", seed, scenario->name);
+}
+
 static double now_seconds(void)
 {
 	struct timespec now;
@@ -159,11 +168,13 @@ static int run_many(const struct options *options)
 		       ", its buddy: %" PRIu64 ", who decided: %" PRIu64 "\n",
 			sum.outcome.hit_recoveries, sum.outcome.hit_returning, sum.outcome.hit_buddies,
 			sum.outcome.hit_deciders);
-	for (unsigned i = 0; i < sum.kept; i++)
-		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",
-			sum.violations[i].seed, sum.violations[i].violation, sum.violations[i].seed);
+	for (unsigned i = 0; i < sum.kept; i++) {
+		printf("VIOLATION seed %" PRIu64 ": %s\n", sum.violations[i].seed, sum.violations[i].violation);
+		print_again(sum.violations[i].seed, options->scenario);
+	}
 	if (rc != 0) {
-		printf("DIED in seed %" PRIu64 "\n  again: make sim SEED=%" PRIu64 " TRACE=1\n", died, died);
+		printf("DIED in seed %" PRIu64 "\n", died);
+		print_again(died, options->scenario);
 		return 2;
 	}
 	printf("%s: %" PRIu64 " of %" PRIu64 " seeds violated\n", sum.violated == 0 ? "ok" : "FAILED", sum.violated,
