@@ -47,6 +47,8 @@ struct hf_kv_config {
 	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
 	unsigned member_count;
 	struct hf_addr listen; /* for Redis clients; port 0: any; family AF_UNSPEC: none */
+	uint32_t clients;      /* Redis clients at a time; 0: 10,000 */
+	uint32_t clients_mb;   /* MiB for their buffers; the client with the largest ones is closed; 0: 256 */
 	/* A directory for the log, of this member alone; made if missing, its parent must exist. "": no log, and a
 	 * process that restarts has no records. */
 	char log[HF_KV_PATH_BYTES];

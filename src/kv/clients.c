@@ -7,15 +7,18 @@
 #include "base/ensure.h"
 #include "base/log.h"
 
-#define READ_BYTES (64u << 10)
+#define READ_BYTES     (64u << 10)
+#define KEPT_OUT_BYTES 4096u /* of an empty buffer of replies */
 
 struct clients {
 	struct hf_kv *kv;
 	struct hf_io *listener;
 	struct hf_watch watch;
 	struct list all, dirty;
-	unsigned count;
-	uint64_t ids;
+	uint8_t *spare; /* a buffer of READ_BYTES; NULL: in use */
+	struct clients_counts counts;
+	uint64_t ids, turn;
+	struct log_limit full_log, evicted_log, http_log;
 };
 
 struct hf_kv *kv_clients_kv(const struct clients *clients)
@@ -23,9 +26,9 @@ struct hf_kv *kv_clients_kv(const struct clients *clients)
 	return clients->kv;
 }
 
-unsigned kv_clients_count(const struct clients *clients)
+struct clients_counts kv_clients_count(const struct clients *clients)
 {
-	return clients->count;
+	return clients->counts;
 }
 
 /* ---- one client ---- */
@@ -51,8 +54,9 @@ static void client_close(struct client *client)
 	resp_out_free(&client->rows);
 	resp_out_free(&client->scan_from);
 	free(client->in);
+	clients->counts.buffered -= client->buffered;
+	clients->counts.now--;
 	free(client);
-	clients->count--;
 }
 
 /* 0, or -errno: the connection is over. */
@@ -70,6 +74,8 @@ static int client_write(struct client *client)
 		sent += (size_t)n;
 	}
 	resp_out_drop(&client->out, sent);
+	if (client->out.bytes == 0 && client->out.room > KEPT_OUT_BYTES && !client->out.failed)
+		resp_out_free(&client->out);
 	if (client->out.bytes == 0)
 		hf_loop_cancel_timer(client->clients->kv->loop, &client->timer);
 	else if (sent > 0 || client->timer.heap_slot == 0)
@@ -124,69 +130,181 @@ void kv_clients_remove(struct client *client, struct pending *pending)
 	kv_clients_set_dirty(client);
 }
 
-/* What a large request took is given back. */
-static void shrink_in(struct client *client)
+/* ---- its requests ---- */
+
+static size_t unparsed_bytes(const struct client *client)
 {
-	if (client->in_bytes > 0 || client->in_room <= READ_BYTES)
-		return;
-	free(client->in);
+	return client->in_bytes - client->in_from;
+}
+
+static uint8_t *take_spare(struct clients *clients)
+{
+	uint8_t *spare = clients->spare == NULL ? malloc(READ_BYTES) : clients->spare;
+
+	clients->spare = NULL;
+	return spare;
+}
+
+/* A client between two requests has no buffer: there are many. */
+static void leave_in(struct client *client)
+{
+	struct clients *clients = client->clients;
+
+	client->in_from = client->in_bytes = 0;
+	if (client->in_room == READ_BYTES && clients->spare == NULL)
+		clients->spare = client->in;
+	else
+		free(client->in);
 	client->in = NULL;
 	client->in_room = 0;
 }
 
+/* Makes room behind what is read. Moving it to the front costs less than what was taken from there. */
+static int make_room(struct client *client)
+{
+	size_t left = unparsed_bytes(client), room = 2 * client->in_room;
+	uint8_t *in;
+
+	if (client->in == NULL) {
+		client->in = take_spare(client->clients);
+		client->in_room = client->in == NULL ? 0 : READ_BYTES;
+		return client->in == NULL ? -ENOMEM : 0;
+	}
+	if (client->in_room - client->in_bytes >= READ_BYTES / 2)
+		return 0;
+	if (client->in_from >= client->in_room / 2) {
+		memmove(client->in, client->in + client->in_from, left);
+		client->in_from = 0;
+		client->in_bytes = left;
+		return 0;
+	}
+	in = realloc(client->in, room);
+	if (in == NULL)
+		return -ENOMEM;
+	client->in = in;
+	client->in_room = room;
+	return 0;
+}
+
+/* Begins the next request. False: it is not whole, it waits, or there is none after it. */
+static bool client_take(struct client *client)
+{
+	uint8_t *at = client->in + client->in_from;
+	size_t used = client->held;
+	enum resp_outcome outcome = RESP_WHOLE;
+
+	if (used == 0)
+		outcome = resp_request_read(&client->request, at, unparsed_bytes(client), &used);
+	client->held = 0;
+	if (outcome == RESP_MORE)
+		return false;
+	if (outcome == RESP_REFUSED) {
+		resp_out_error(kv_commands_out(client), "%s", client->request.error);
+		client->quitting = true;
+		return false;
+	}
+	if (client->request.arg_count > 0 && !kv_commands_run(client, at)) {
+		client->held = used;
+		return false;
+	}
+	client->in_from += used;
+	client->clients->counts.commands += client->request.arg_count > 0;
+	return true;
+}
+
 static void client_parse(struct client *client)
 {
-	size_t from = 0, used;
+	size_t begun_at = client->in_from;
 
-	while (!client->quitting && !client->broken && !client_is_full(client) && from < client->in_bytes) {
-		enum resp_outcome outcome = RESP_WHOLE;
-
-		used = client->held;
-		if (used == 0)
-			outcome =
-				resp_request_read(&client->request, client->in + from, client->in_bytes - from, &used);
-		client->held = 0;
-		if (outcome == RESP_MORE)
-			break;
-		if (outcome == RESP_REFUSED) {
-			resp_out_error(kv_commands_out(client), "%s", client->request.error);
-			client->quitting = true;
+	client->due = false;
+	while (!client->quitting && !client->broken && !client_is_full(client) && unparsed_bytes(client) > 0) {
+		if (client->in_from - begun_at >= CLIENT_TURN_BYTES || client->costly) {
+			client->due = true;
 			break;
 		}
-		if (client->request.arg_count > 0 && !kv_commands_run(client, client->in + from)) {
-			client->held = used;
+		if (!client_take(client))
 			break;
-		}
-		from += used;
 	}
-	if (from > 0)
-		memmove(client->in, client->in + from, client->in_bytes - from);
-	client->in_bytes -= from;
-	shrink_in(client);
+	client->costly = false;
+	if (client->in != NULL && unparsed_bytes(client) == 0)
+		leave_in(client);
 }
 
 /* 0; -errno: the connection is over. */
 static int client_read(struct client *client)
 {
+	int rc = make_room(client);
 	ssize_t n;
 
-	if (client->in_room - client->in_bytes < READ_BYTES / 2) {
-		size_t room = client->in_room == 0 ? READ_BYTES : 2 * client->in_room;
-		uint8_t *in = realloc(client->in, room);
-
-		if (in == NULL)
-			return -ENOMEM;
-		client->in = in;
-		client->in_room = room;
-	}
+	if (rc != 0)
+		return rc;
 	n = hf_stream_read(client->io, client->in + client->in_bytes, client->in_room - client->in_bytes);
+	if (n > 0) {
+		client->in_bytes += (size_t)n;
+		client->due = true;
+	} else if (client->in_bytes == 0) {
+		leave_in(client);
+	}
 	if (n == -EAGAIN)
 		return 0;
-	if (n <= 0)
-		return n == 0 ? -EPIPE : (int)n;
-	client->in_bytes += (size_t)n;
-	client_parse(client);
-	return 0;
+	return n > 0 ? 0 : n == 0 ? -EPIPE : (int)n;
+}
+
+static void count_buffers(struct client *client)
+{
+	size_t bytes = client->in_room + client->out.room + client->rows.room + client->scan_from.room +
+		       client->behind_bytes + client->pending_bytes + client->pending_count * sizeof(struct pending);
+
+	client->clients->counts.buffered += bytes - client->buffered;
+	client->buffered = bytes;
+}
+
+/* The one whose buffers are the largest is closed, as by Redis with maxmemory-clients. */
+static void evict(struct clients *clients)
+{
+	struct client *largest = NULL;
+	char text[HF_ADDR_TEXT];
+	uint64_t left_out;
+
+	list_for_each (at, &clients->all) {
+		struct client *client = container_of(at, struct client, node);
+
+		if (largest == NULL || client->buffered > largest->buffered)
+			largest = client;
+	}
+	ensure(largest != NULL);
+	if (log_limit_allows(&clients->evicted_log, hf_loop_now_ns(clients->kv->loop), &left_out))
+		log_warn("kv: the buffers of clients exceed clients_mb, %u MiB; the client from %s is closed, whose "
+			 "buffers are the largest with %zu bytes; it sends more than it reads (%llu lines suppressed)",
+			clients->kv->config.clients_mb, hf_addr_format(&largest->remote, text), largest->buffered,
+			(unsigned long long)left_out);
+	client_close(largest);
+	clients->counts.evicted++;
+}
+
+void kv_clients_refuse_http(struct client *client)
+{
+	struct clients *clients = client->clients;
+	char text[HF_ADDR_TEXT];
+	uint64_t left_out;
+
+	if (log_limit_allows(&clients->http_log, hf_loop_now_ns(clients->kv->loop), &left_out))
+		log_warn("kv: a client from %s sends HTTP, and is closed; it may be a browser that a web page "
+			 "misleads, or a program that is given this port in place of that of `http` (%llu lines "
+			 "suppressed)",
+			hf_addr_format(&client->remote, text), (unsigned long long)left_out);
+	resp_out_error(kv_commands_out(client), "ERR this is no HTTP server");
+	client->quitting = true;
+}
+
+/* It is read from while its requests can begin, or while replies wait for it: it may be about to read them. */
+static bool wants_more(const struct client *client)
+{
+	if (client->quitting || client->broken)
+		return false;
+	if (unsent_bytes(client) >= CLIENT_OUT_BYTES)
+		return true;
+	return !client_is_full(client) && client->held == 0;
 }
 
 /* False: it is closed. */
@@ -202,14 +320,15 @@ static bool client_settle(struct client *client)
 		return false;
 	}
 	kv_flows_hold(client->flow, client->out.bytes >= CLIENT_OUT_BYTES);
+	count_buffers(client);
 	if (client->out.bytes > 0)
 		wanted |= HF_WRITABLE;
-	if (!client->quitting && !client->broken && !client_is_full(client) && client->held == 0)
+	if (wants_more(client))
 		wanted |= HF_READABLE;
 	if (client->watch.wanted != wanted)
 		hf_loop_watch(client->clients->kv->loop, &client->watch, client->io, wanted);
-	if ((was_full || (client->held > 0 && client->pending_count == 0)) && client->in_bytes > 0 &&
-		!client_is_full(client))
+	if ((was_full || client->due || (client->held > 0 && client->pending_count == 0)) &&
+		unparsed_bytes(client) > 0 && !client_is_full(client))
 		kv_clients_set_dirty(client); /* what was read, and left, is due */
 	return true;
 }
@@ -218,11 +337,13 @@ static void client_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct client *client = container_of(watch, struct client, watch);
 
-	if ((ready & HF_READABLE) != 0 && (watch->wanted & HF_READABLE) != 0 && client_read(client) != 0) {
+	bool reads = (ready & watch->wanted & HF_READABLE) != 0 &&
+		     (!client->due || unsent_bytes(client) >= CLIENT_OUT_BYTES);
+
+	if (reads && client_read(client) != 0)
 		client_close(client);
-		return;
-	}
-	(void)client_settle(client);
+	else
+		kv_clients_set_dirty(client);
 }
 
 static void client_stuck(struct hf_timer *timer, uint64_t now_ns)
@@ -231,7 +352,7 @@ static void client_stuck(struct hf_timer *timer, uint64_t now_ns)
 	client_close(container_of(timer, struct client, timer));
 }
 
-static void client_open(struct clients *clients, struct hf_io *io)
+static void client_open(struct clients *clients, struct hf_io *io, const struct hf_addr *remote)
 {
 	struct client *client = calloc(1, sizeof(*client));
 
@@ -239,16 +360,18 @@ static void client_open(struct clients *clients, struct hf_io *io)
 		hf_io_close(io);
 		return;
 	}
-	*client = (struct client){.clients = clients,
-		.io = io,
-		.watch = {.ready = client_ready},
-		.timer = {.fire = client_stuck},
-		.id = ++clients->ids,
-		.flow = hf_kv_flow_open(clients->kv)};
+	client->clients = clients;
+	client->io = io;
+	client->remote = *remote;
+	client->watch.ready = client_ready;
+	client->timer.fire = client_stuck;
+	client->id = ++clients->ids;
+	client->flow = hf_kv_flow_open(clients->kv);
 	list_init(&client->pendings);
 	list_init(&client->dirty);
 	list_push_back(&clients->all, &client->node);
-	clients->count++;
+	clients->counts.now++;
+	clients->counts.received++;
 	resp_request_init(&client->request, client->args, CLIENT_ARGS_MAX, CLIENT_REQUEST_BYTES);
 	if (client->flow == NULL || hf_loop_watch(clients->kv->loop, &client->watch, io, HF_READABLE) != 0)
 		client_close(client);
@@ -261,17 +384,23 @@ static void listener_ready(struct hf_watch *watch, unsigned ready)
 	static const char full[] = "-ERR max number of clients reached\r\n";
 	struct clients *clients = container_of(watch, struct clients, watch);
 	struct hf_addr remote;
+	uint64_t left_out;
 	struct hf_io *io;
 
 	(void)ready;
 	if (hf_stream_accept(clients->listener, &io, &remote) != 0)
 		return;
-	if (clients->count == CLIENTS_MAX) {
+	if (clients->counts.now >= clients->kv->config.clients) {
+		if (log_limit_allows(&clients->full_log, hf_loop_now_ns(clients->kv->loop), &left_out))
+			log_warn("kv: %u clients are connected, and another one is refused; raise `clients` "
+				 "(%llu lines suppressed)",
+				clients->counts.now, (unsigned long long)left_out);
 		(void)hf_stream_write(io, full, sizeof(full) - 1);
 		hf_io_close(io);
+		clients->counts.refused++;
 		return;
 	}
-	client_open(clients, io);
+	client_open(clients, io, &remote);
 }
 
 int kv_clients_open(
@@ -284,6 +413,7 @@ int kv_clients_open(
 	if (clients == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for clients");
 	clients->kv = kv;
+	clients->counts.opened_ns = hf_env_boot_ns(kv->env);
 	clients->watch.ready = listener_ready;
 	list_init(&clients->all);
 	list_init(&clients->dirty);
@@ -310,26 +440,32 @@ void kv_clients_close(struct clients *clients)
 	if (clients->watch.loop != NULL)
 		hf_loop_unwatch(&clients->watch);
 	hf_io_close(clients->listener);
+	free(clients->spare);
 	free(clients);
 }
 
 bool kv_clients_turn(struct clients *clients)
 {
-	struct list now;
-	bool some = false;
+	uint64_t until_ns;
 
-	if (clients == NULL)
+	if (clients == NULL || list_empty(&clients->dirty))
 		return false;
-	list_init(&now);
-	for (struct list *at; (at = list_pop_front(&clients->dirty)) != NULL;)
-		list_push_back(&now, at);
-	for (struct list *at; (at = list_pop_front(&now)) != NULL; some = true) {
-		struct client *client = container_of(at, struct client, dirty);
+	until_ns = hf_env_now_ns(clients->kv->env) + CLIENTS_TURN_NS;
+	clients->turn++;
+	while (!list_empty(&clients->dirty)) {
+		struct client *client = container_of(clients->dirty.next, struct client, dirty);
 
-		client_parse(client); /* what was left because too much was under way */
+		if (client->turn == clients->turn)
+			break; /* it has had its share, and the others too */
+		client->turn = clients->turn;
+		client_parse(client);
 		(void)client_settle(client);
+		if (hf_env_now_ns(clients->kv->env) >= until_ns)
+			break;
 	}
-	return some;
+	while (clients->counts.buffered > (size_t)clients->kv->config.clients_mb << 20)
+		evict(clients);
+	return true;
 }
 
 int kv_clients_address(const struct clients *clients, struct hf_addr *address_out)
@@ -339,6 +475,6 @@ int kv_clients_address(const struct clients *clients, struct hf_addr *address_ou
 
 void kv_clients_set_dirty(struct client *client)
 {
-	list_remove(&client->dirty);
-	list_push_back(&client->clients->dirty, &client->dirty);
+	if (list_empty(&client->dirty)) /* it keeps its place */
+		list_push_back(&client->clients->dirty, &client->dirty);
 }

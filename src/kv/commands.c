@@ -393,15 +393,29 @@ static void run_decrby(const struct request *request)
 
 /* ---- the session, and the store as a whole ---- */
 
+const char *kv_commands_refusal(const struct hf_kv *kv)
+{
+	if (!kv->member)
+		return "LOADING this node is not yet a member; ask another one";
+	return kv_council_has_lease(kv) ? NULL : "CLUSTERDOWN this node is cut off from the cluster; ask another one";
+}
+
+/* As Redis while it loads: a balancer that sends PING turns to a member that serves. */
 static void run_ping(const struct request *request)
 {
+	struct resp_out *out = kv_commands_out(request->client);
+	const char *wrong = kv_commands_refusal(kv_clients_kv(request->client->clients));
 	uint32_t bytes;
+	const uint8_t *at;
 
-	if (request->count == 1)
-		resp_out_simple(kv_commands_out(request->client), "PONG");
-	else
-		resp_out_bulk(kv_commands_out(request->client), kv_commands_arg(request, 1, &bytes),
-			request->client->args[1].bytes);
+	if (wrong != NULL) {
+		resp_out_error(out, "%s", wrong);
+	} else if (request->count == 1) {
+		resp_out_simple(out, "PONG");
+	} else {
+		at = kv_commands_arg(request, 1, &bytes);
+		resp_out_bulk(out, at, bytes);
+	}
 }
 
 static void run_echo(const struct request *request)
@@ -426,66 +440,11 @@ static void run_select(const struct request *request)
 		resp_out_error(kv_commands_out(request->client), "ERR DB index is out of range");
 }
 
-static void run_command(const struct request *request)
-{
-	if (request->count > 1 && kv_commands_arg_is(request, 1, "COUNT"))
-		resp_out_integer(kv_commands_out(request->client), 0);
-	else
-		resp_out_array(kv_commands_out(request->client), 0);
-}
-
-/* redis-benchmark asks for `save` and `appendonly`. */
-static void run_config(const struct request *request)
-{
-	struct resp_out *out = kv_commands_out(request->client);
-	uint32_t bytes;
-	const uint8_t *at;
-
-	if (!kv_commands_arg_is(request, 1, "GET") || request->count != 3) {
-		resp_out_error(out, "ERR the configuration is a file here; of CONFIG there is only GET");
-		return;
-	}
-	at = kv_commands_arg(request, 2, &bytes);
-	resp_out_array(out, 2);
-	resp_out_bulk(out, at, bytes);
-	resp_out_text(out, kv_commands_arg_is(request, 2, "appendonly") ? "no" : "");
-}
-
-/* What survives the end of all processes, and of what. */
-static const char *media_of(const struct hf_kv *kv)
-{
-	if (kv->config.log[0] == '\0')
-		return "none";
-	return kv->config.medium == HF_KV_FILE ? "file" : "memory";
-}
-
-static void run_info(const struct request *request)
-{
-	struct clients *clients = request->client->clients;
-	struct hf_kv_status status;
-	char text[1024];
-	int n;
-
-	hf_kv_status(kv_clients_kv(clients), &status);
-	n = snprintf(text, sizeof(text),
-		"# Server\r\nredis_version:7.0.0\r\nserver_name:holdfast\r\n# Clients\r\nconnected_clients:%u\r\n"
-		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:%s\r\n"
-		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\ndecides:%u\r\n"
-		"excluded:%" PRIu64 "\r\ncopied:%" PRIu64 "\r\nhealed:%" PRIu64 "\r\n"
-		"# Stats\r\npurged:%" PRIu64 "\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64
-		"\r\nrefusals:%" PRIu64 "\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
-		kv_clients_count(clients), status.store_used_bytes, status.store_bytes,
-		media_of(kv_clients_kv(clients)), status.epoch, status.live, status.serving, status.decides,
-		status.excluded, status.copied, status.healed, status.purged, status.writes, status.reads,
-		status.replays, status.refusals, status.keys);
-	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
-}
-
 /* Only a member with a lease knows of all records. */
 static bool may_answer(const struct request *request, struct hf_kv_status *status)
 {
 	const struct hf_kv *kv = kv_clients_kv(request->client->clients);
-	const char *wrong = kv_scan_refusal(kv);
+	const char *wrong = kv_commands_refusal(kv);
 
 	hf_kv_status(kv, status);
 	if (wrong != NULL)
@@ -555,11 +514,14 @@ static const struct command {
 	{"quit", 1, 0, run_quit},
 	{"select", 2, 2, run_select},
 	{"client", 2, 0, kv_session_client},
-	{"command", 1, 0, run_command},
-	{"config", 2, 0, run_config},
+	{"multi", 1, 1, kv_session_multi},
+	{"exec", 1, 1, kv_session_no_multi},
+	{"discard", 1, 1, kv_session_no_multi},
+	{"command", 1, 0, kv_info_command},
+	{"config", 2, 0, kv_info_config},
 	{"hello", 1, 0, kv_session_hello},
 	{"auth", 2, 3, kv_session_auth},
-	{"info", 1, 0, run_info, .alone = true},
+	{"info", 1, 0, kv_info, .alone = true},
 	{"dbsize", 1, 1, run_dbsize, .alone = true},
 	{"scan", 2, 0, kv_scan, .alone = true},
 	{"hfscan", 3, 3, kv_ordered_scan, .alone = true},
@@ -567,33 +529,98 @@ static const struct command {
 	{"hfdigest", 1, 1, run_digest, .alone = true},
 };
 
-bool kv_commands_run(struct client *client, const uint8_t *data)
+/* Commands of Redis that clients may expect here, and the reason why there are none. */
+static const struct {
+	const char *names, *words;
+} refused[] = {
+	{"expire expireat expiretime pexpire pexpireat pexpiretime persist ttl pttl setex psetex getex",
+		"ERR records do not expire here: delete them instead"},
+	{"watch unwatch eval evalsha eval_ro evalsha_ro script fcall fcall_ro function",
+		"ERR there are no transactions and scripts here: the unit of atomicity is one key, SET with NX, XX or "
+		"GET, "
+		"GETDEL, INCRBY and APPEND are atomic"},
+	{"subscribe psubscribe ssubscribe unsubscribe publish pubsub monitor",
+		"ERR there is no publish and subscribe here"},
+	{"cluster readonly readwrite asking", "ERR This instance has cluster support disabled"},
+	{"replicaof slaveof psync sync failover", "ERR the members replicate by themselves: use any of them"},
+};
+
+static bool has_word(const char *names, const char *word)
 {
-	struct request request = {.client = client, .data = data, .count = client->request.arg_count};
+	size_t bytes = strlen(word);
+
+	for (const char *at = names; (at = strcasestr(at, word)) != NULL; at++)
+		if ((at == names || at[-1] == ' ') && (at[bytes] == ' ' || at[bytes] == '\0'))
+			return bytes > 0;
+	return false;
+}
+
+static void refuse_unknown(const struct request *request)
+{
+	struct resp_out *out = kv_commands_out(request->client);
+	uint32_t bytes;
+	const uint8_t *at = kv_commands_arg(request, 0, &bytes);
 	char name[32];
 
-	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-		const struct command *command = &commands[i];
-
-		if (!kv_commands_arg_is(&request, 0, command->name))
-			continue;
-		if (command->alone && client->pending_count > 0)
-			return false;
-		if (request.count < command->least || (command->most != 0 && request.count > command->most))
-			resp_out_error(kv_commands_out(client), "ERR wrong number of arguments for '%s' command",
-				command->name);
-		else
-			command->run(&request);
-		return client->digest_at == 0 && client->scan_from.bytes == 0;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)(client->args[0].bytes < 30 ? client->args[0].bytes : 30),
-		(const char *)data + client->args[0].at);
-	for (char *at = name; *at != '\0'; at++)
-		if (!isprint((unsigned char)*at))
-			*at = '?';
-	resp_out_error(kv_commands_out(client),
+	snprintf(name, sizeof(name), "%.*s", (int)(bytes < sizeof(name) - 1 ? bytes : sizeof(name) - 1),
+		(const char *)at);
+	for (char *c = name; *c != '\0'; c++)
+		if (!isprint((unsigned char)*c))
+			*c = '?';
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		if (has_word(refused[i].names, name)) {
+			resp_out_error(out, "%s", refused[i].words);
+			return;
+		}
+	resp_out_error(out,
 		"ERR unknown command '%s'; this store has strings only, docs/kv.md lists "
 		"the commands",
 		name);
-	return true;
+}
+
+/* A line that ends as the first line of HTTP, or begins as one of its headers, and POST: Redis closes at these two. */
+static bool is_http(const struct request *request)
+{
+	uint32_t bytes;
+	const uint8_t *last = kv_commands_arg(request, request->count - 1, &bytes);
+
+	if (kv_commands_arg_is(request, 0, "post") || kv_commands_arg_is(request, 0, "host:"))
+		return true;
+	return request->data[0] != '*' && request->count == 3 && bytes >= 5 && memcmp(last, "HTTP/", 5) == 0;
+}
+
+static const struct command *find(const struct request *request)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (kv_commands_arg_is(request, 0, commands[i].name))
+			return &commands[i];
+	return NULL;
+}
+
+bool kv_commands_run(struct client *client, const uint8_t *data)
+{
+	struct request request = {.client = client, .data = data, .count = client->request.arg_count};
+	const struct command *command = find(&request);
+
+	if (is_http(&request)) {
+		kv_clients_refuse_http(client);
+		return true;
+	}
+	if (client->refuses && (command == NULL || command->run != run_quit)) {
+		kv_session_refuse(&request);
+		return true;
+	}
+	if (command == NULL) {
+		refuse_unknown(&request);
+		return true;
+	}
+	if (command->alone && client->pending_count > 0)
+		return false;
+	client->costly = command->alone;
+	if (request.count < command->least || (command->most != 0 && request.count > command->most))
+		resp_out_error(
+			kv_commands_out(client), "ERR wrong number of arguments for '%s' command", command->name);
+	else
+		command->run(&request);
+	return client->digest_at == 0 && client->scan_from.bytes == 0;
 }

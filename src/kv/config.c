@@ -23,6 +23,8 @@ static const struct hf_config_key kv_keys[] = {
 		.of_count = sizeof(member_keys) / sizeof(*member_keys), .required = true, .elements = HF_KV_MEMBERS_MAX,
 		.count_offset = offsetof(struct hf_kv_config, member_count)},
 	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
+	{"clients", HF_CONFIG_NUMBER, KV(clients), .min = 1, .max = 1000000},
+	{"clients_mb", HF_CONFIG_NUMBER, KV(clients_mb), .min = 32, .max = 1u << 20},
 	{"log", HF_CONFIG_PATH, KV(log)},
 	{"medium", HF_CONFIG_CHOICE, KV(medium), .choices = media},
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 32, .max = 1u << 20},

@@ -127,7 +127,8 @@ struct hf_kv {
 	struct hf_timer timer;
 	struct clients *clients;
 	struct hf_kv_status counters;
-	bool attached, has_page;
+	bool attached;
+	unsigned page_count; /* of those in status.c that are served */
 };
 
 /* ---- busy.c ---- */
@@ -215,7 +216,7 @@ uint64_t kv_flows_wake_ns(const struct hf_kv *kv);
 void kv_flows_close_all(struct hf_kv *kv);
 
 /* ---- status.c ---- */
-int kv_status_open(struct hf_kv *kv, struct hf_error *error); /* /kv.json; -EEXIST: the node has a store */
+int kv_status_open(struct hf_kv *kv, struct hf_error *error); /* its pages; -EEXIST: the node has a store */
 void kv_status_close(struct hf_kv *kv);
 
 /* ---- epoch.c ---- */

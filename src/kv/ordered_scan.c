@@ -68,7 +68,7 @@ void kv_ordered_scan(const struct request *request)
 	uint32_t start_bytes, count_bytes;
 	const uint8_t *start = kv_commands_arg(request, 1, &start_bytes);
 	const uint8_t *digits = kv_commands_arg(request, 2, &count_bytes);
-	const char *wrong = kv_scan_refusal(kv);
+	const char *wrong = kv_commands_refusal(kv);
 	struct choice choice = {.next = STORE_NO_ENTRY};
 	struct resp_out *from = &client->scan_from;
 	int64_t count;

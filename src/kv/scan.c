@@ -11,7 +11,8 @@
 
 #define COUNT_DEFAULT 10
 #define COUNT_MAX     10000
-#define ENTRIES_MAX   65536u /* of the index that a call looks at */
+#define ENTRIES_MAX   65536u     /* of the index that a call looks at */
+#define WORK_MAX      (4u << 20) /* comparisons with the pattern, but for those of the last key */
 
 struct scan {
 	int64_t cursor, count;
@@ -19,6 +20,7 @@ struct scan {
 	uint32_t pattern_bytes;
 	bool strings; /* they are asked for: there is nothing else */
 	int64_t found;
+	size_t work;
 	struct resp_out keys;
 };
 
@@ -53,6 +55,7 @@ static const char *take_options(const struct request *request, struct scan *scan
 static void look_at(const struct record *record, struct scan *scan)
 {
 	scan->count--;
+	scan->work += (size_t)scan->pattern_bytes * record->key_bytes; /* a glob may compare each with each */
 	if (!scan->strings || (scan->pattern != NULL &&
 				      !glob_match(scan->pattern, scan->pattern_bytes, record->key, record->key_bytes)))
 		return;
@@ -65,7 +68,8 @@ static uint64_t walk(const struct store *store, struct scan *scan)
 {
 	uint64_t at = (uint64_t)scan->cursor;
 
-	for (unsigned n = 0; at <= store->mask && scan->count > 0 && n < ENTRIES_MAX; at++, n++) {
+	for (unsigned n = 0; at <= store->mask && scan->count > 0 && n < ENTRIES_MAX && scan->work < WORK_MAX;
+		at++, n++) {
 		const struct record *record = kv_store_look(store, at);
 
 		/* a DEL that is not decided may have no effect, and the key was there all the time */
@@ -73,13 +77,6 @@ static uint64_t walk(const struct store *store, struct scan *scan)
 			look_at(record, scan);
 	}
 	return at > store->mask ? 0 : at;
-}
-
-const char *kv_scan_refusal(const struct hf_kv *kv)
-{
-	if (!kv->member)
-		return "LOADING this node is not yet a member; ask another one";
-	return kv_council_has_lease(kv) ? NULL : "CLUSTERDOWN this node is cut off from the cluster; ask another one";
 }
 
 void kv_scan(const struct request *request)
@@ -91,7 +88,7 @@ void kv_scan(const struct request *request)
 	char cursor[24];
 
 	if (wrong == NULL)
-		wrong = kv_scan_refusal(kv);
+		wrong = kv_commands_refusal(kv);
 	if (wrong != NULL) {
 		resp_out_error(out, "%s", wrong);
 		return;

@@ -1,4 +1,4 @@
-/* Commands about the connection itself: HELLO, AUTH, CLIENT. */
+/* Commands about the connection itself: HELLO, AUTH, CLIENT, MULTI. */
 #include <stdio.h>
 #include <string.h>
 
@@ -125,10 +125,7 @@ void kv_session_hello(const struct request *request)
 		return;
 	if (request->count > 1)
 		client->resp3 = kv_commands_arg_is(request, 1, "3");
-	if (client->resp3)
-		resp_out_raw(out, "%6\r\n", 4);
-	else
-		resp_out_array(out, 12);
+	resp_out_map(out, client->resp3, 6);
 	hello_pair(out, "server", "redis"); /* clients look for this name */
 	hello_pair(out, "version", "7.0.0");
 	resp_out_text(out, "proto");
@@ -137,4 +134,35 @@ void kv_session_hello(const struct request *request)
 	resp_out_integer(out, (int64_t)client->id);
 	hello_pair(out, "mode", "standalone");
 	hello_pair(out, "role", "master");
+}
+
+/* ---- MULTI ---- */
+
+/* A client that sends a whole transaction at once learns of the refusal when all of it is here. */
+void kv_session_multi(const struct request *request)
+{
+	request->client->refuses = true;
+	resp_out_error(kv_commands_out(request->client),
+		"ERR MULTI is refused: there are no transactions here; nothing is executed until EXEC or DISCARD");
+}
+
+void kv_session_no_multi(const struct request *request)
+{
+	resp_out_error(kv_commands_out(request->client), "ERR %s without MULTI",
+		kv_commands_arg_is(request, 0, "exec") ? "EXEC" : "DISCARD");
+}
+
+void kv_session_refuse(const struct request *request)
+{
+	struct client *client = request->client;
+	struct resp_out *out = kv_commands_out(client);
+	bool exec = kv_commands_arg_is(request, 0, "exec");
+
+	client->refuses = !exec && !kv_commands_arg_is(request, 0, "discard");
+	if (exec)
+		resp_out_error(out, "EXECABORT Transaction discarded because MULTI was refused: nothing was executed");
+	else if (client->refuses)
+		resp_out_error(out, "ERR not executed: MULTI was refused; EXEC or DISCARD ends this");
+	else
+		resp_out_error(out, "ERR MULTI was refused: nothing is to be discarded");
 }

@@ -1,11 +1,11 @@
-/* What operators see of a store: hf_kv_status, and /kv.json of the node's HTTP server. */
+/* What operators see of a store: hf_kv_status; /kv.json and /ready of the node's HTTP server. */
 #include <jansson.h>
 #include <string.h>
 
+#include "kv/clients.h"
 #include "kv/engine.h"
 #include "node/node.h"
 
-#define PATH  "/kv.json"
 #define NS_MS 1e6
 #define NS_US 1e3
 
@@ -96,17 +96,40 @@ static void serve(const struct http_request *request, struct http_answer *answer
 	json_decref(json);
 }
 
+/* Ready is a member that serves reads (R-K50); /health says only that the node works. */
+static void ready(const struct http_request *request, struct http_answer *answer, void *context)
+{
+	const struct hf_kv *kv = context;
+	const char *wrong = kv_commands_refusal(kv);
+	json_t *json = json_pack("{s:s, s:b, s:s}", "node", kv->node->config.name, "ready", wrong == NULL, "reason",
+		wrong == NULL ? "it serves" : wrong);
+
+	(void)request;
+	answer->status = wrong == NULL ? 200 : 503;
+	answer->type = "application/json";
+	answer->body = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
+	json_decref(json);
+}
+
+static const struct {
+	const char *path;
+	http_handler *handler;
+} pages[] = {{"/kv.json", serve}, {"/ready", ready}};
+
 int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 {
 	struct http_server *http = kv->node->status.http;
-	int rc = http == NULL ? 0 : http_route(http, PATH, serve, kv);
+	int rc = 0;
 
-	kv->has_page = http != NULL && rc == 0;
-	return rc == 0 ? 0 : hf_error_set(error, rc, "kv: %s is served by another store of this node already", PATH);
+	for (; http != NULL && kv->page_count < sizeof(pages) / sizeof(*pages) && rc == 0; kv->page_count += rc == 0)
+		rc = http_route(http, pages[kv->page_count].path, pages[kv->page_count].handler, kv);
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "kv: %s is served by another service of this node already",
+				 pages[kv->page_count].path);
 }
 
 void kv_status_close(struct hf_kv *kv)
 {
-	if (kv->has_page)
-		http_unroute(kv->node->status.http, PATH);
+	while (kv->page_count > 0)
+		http_unroute(kv->node->status.http, pages[--kv->page_count].path);
 }

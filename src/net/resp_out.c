@@ -127,3 +127,11 @@ void resp_out_array(struct resp_out *out, size_t count)
 {
 	write_head(out, '*', (int64_t)count);
 }
+
+void resp_out_map(struct resp_out *out, bool resp3, size_t count)
+{
+	if (resp3)
+		write_head(out, '%', (int64_t)count);
+	else
+		resp_out_array(out, 2 * count);
+}

@@ -32,5 +32,7 @@ void resp_out_decimal(struct resp_out *out, int64_t number); /* the same of a nu
 void resp_out_null(struct resp_out *out);                    /* a null bulk string */
 void resp_out_null_array(struct resp_out *out);
 void resp_out_array(struct resp_out *out, size_t count); /* count elements follow */
+/* count pairs follow; with RESP2 an array of twice as many. */
+void resp_out_map(struct resp_out *out, bool resp3, size_t count);
 
 #endif

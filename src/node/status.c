@@ -38,6 +38,7 @@ static void index_page(const struct http_request *request, struct http_answer *a
 {
 	(void)request, (void)context;
 	answer->body = strdup("/health        whether this node can work, as JSON\n"
+			      "/ready         whether its service serves clients, and the reason if not\n"
 			      "/metrics       for Prometheus\n"
 			      "/metrics.json  the same as JSON\n");
 }

@@ -1,4 +1,5 @@
 """`holdfast kv`: three members as processes, as clients of Redis see them."""
+import http.client
 import json
 import pathlib
 import re
@@ -75,8 +76,9 @@ def wrong_requests_are_refused_in_words(directory):
         client = cluster.client(0)
         assert client.ask("SET", "key", "word") == "+OK"
         for words, error in ((("INCR", "key"), "-ERR value is not an integer"),
-                             (("EXPIRE", "key", "1"), "-ERR unknown command 'EXPIRE'"),
+                             (("EXPIRE", "key", "1"), "-ERR records do not expire here"),
                              (("SET", "key", "v", "EX", "1"), "-ERR records do not expire here"),
+                             (("LPUSH", "key", "1"), "-ERR unknown command 'LPUSH'"),
                              (("GET",), "-ERR wrong number of arguments"),
                              (("SET", "k" * 20000, "v"), "-ERR a key has 1 to 16384 bytes"),
                              (("SET", "key", "v" * 2_000_000), "-ERR a value has at most 1048576 bytes"),
@@ -176,6 +178,13 @@ def writes_go_on_without_a_killed_member_and_it_returns_with_all(directory):
             assert returned.ask("GET", f"after{i}") == b"%d" % i
         assert returned.ask("INCR", "counter") == 51
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def _page(cluster, i, path):
+    client = http.client.HTTPConnection(cluster.http(i), timeout=LIMIT_S)
+    client.request("GET", path)
+    answer = client.getresponse()
+    return answer.status, json.loads(answer.read())
 
 
 def _info(client):
@@ -549,6 +558,23 @@ def status_shows_members_and_the_steps_of_a_recovery(directory):
         words = program.run(directory, "kv", "status", cluster.http(2), check=0).stdout
         assert "n2: epoch" in words and "copied 100 records" in words and "start to ACK" in words, words
         assert "address" in program.run(directory, "kv", "status", check=2).stderr
+
+
+def a_member_is_ready_while_it_serves(directory):
+    def ready(wanted):
+        status, answer = _page(cluster, 0, "/ready")
+        return status == wanted and answer
+
+    with Cluster(directory, "shm") as cluster:
+        assert ready(200) == {"node": "n0", "ready": True, "reason": "it serves"}
+        client = cluster.client(0)
+        assert client.ask("PING") == "+PONG" and _info(client)["loading"] == "0"
+        cluster.kill(1)
+        cluster.kill(2)
+        cluster.wait("n0 is cut off", lambda: ready(503))
+        assert ready(503)["ready"] is False and ready(503)["reason"].startswith("CLUSTERDOWN"), ready(503)
+        assert client.ask("PING").startswith("-CLUSTERDOWN ") and _page(cluster, 0, "/health")[0] == 200
+        assert _info(client)["serving"] == "0"
 
 
 def wrong_configurations_are_refused(directory):
