@@ -20,7 +20,8 @@ static struct hf_addr address;
 
 static void open_bed(void)
 {
-	struct hf_kv_config kv = {.member_count = 1, .store_mb = 8, .missed_mb = 1, .lease_ns = 1000000000ull};
+	struct hf_kv_config kv = {
+		.member_count = 1, .min_members = 1, .store_mb = 8, .missed_mb = 1, .lease_ns = 1000000000ull};
 	struct hf_kv_status status = {0};
 
 	ensure(hf_addr_parse("127.0.0.1:0", &kv.listen) == 0);

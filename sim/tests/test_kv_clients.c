@@ -54,7 +54,7 @@ static int stand_open(void **state)
 {
 	struct stand *s = calloc(1, sizeof(*s));
 	struct hf_node_config node = {.rail_count = 1};
-	struct hf_kv_config kv = {.member_count = 1, .store_mb = 32, .missed_mb = 1};
+	struct hf_kv_config kv = {.member_count = 1, .min_members = 1, .store_mb = 32, .missed_mb = 1};
 	struct hf_kv_status status = {0};
 	struct hf_error error = {0};
 	struct hf_addr address = fixture_addr("10.0.0.1:0");

@@ -312,7 +312,8 @@ static int start_replica(struct hf_kv *kv, struct hf_error *error)
 int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 {
 	kv->council.lease_ns = kv->config.lease_ns;
-	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
+	kv->council.suspect_ns = kv->config.suspect_ns;
+	kv->council.cold_wait_ns = kv->config.cold_wait_ns;
 	kv->council.followed_ns = kv->council.wait_ns = hf_loop_now_ns(kv->loop);
 	kv->council.look_ns = UINT64_MAX;
 	return start_replica(kv, error);

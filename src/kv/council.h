@@ -23,13 +23,13 @@
 
 #define COUNCIL_ASKS           10u           /* in the time of a lease */
 #define COUNCIL_INSTALL_LEASES 3u            /* an epoch is installed within this many */
-#define COUNCIL_COLD_LEASES    20u           /* wait for the last members after all have ended */
+#define COUNCIL_COLD_LEASES    20u           /* by default, wait for the last members after all have ended */
 #define COUNCIL_BEHIND_LEASES  20u           /* the replica of the log restarts after this many without progress */
 #define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs, */
 #define COUNCIL_HANGS_MIN_NS   2000000000ull /* and at least for this time */
 #define COUNCIL_WAIT_TOLD_NS   5000000000ull /* a member that serves nothing for so long logs the reason */
 #define COUNCIL_CLOCKS_PPM     1000u         /* by which two clocks differ at most */
-#define COUNCIL_SUSPECT_PART   2u            /* a member that is silent for 1 / this of a lease is suspected */
+#define COUNCIL_SUSPECT_PART   2u /* a member that is silent for 1 / this of a lease is suspected, by default */
 
 /* The last report of a member. */
 struct council_report {
@@ -66,7 +66,7 @@ struct council {
 	struct hf_smr *smr;
 	bool smr_lost; /* with a device: another replica takes its place */
 	bool silent;   /* its disk hangs, and the others can exclude it */
-	uint64_t lease_ns, suspect_ns;
+	uint64_t lease_ns, suspect_ns, cold_wait_ns;
 	uint64_t turn_ns;
 	/* followed: when there was a replica, and no member was known to be ahead of it */
 	uint64_t next_ask_ns, followed_ns;

@@ -252,8 +252,8 @@ static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 		/* Before it follows the log of the members, it cannot report what its last process had. */
 		all &= kv_council_is_fresh(kv, i, now_ns) && council->reports[i].epoch == kv->cm.epoch;
 	}
-	return (all || (now_ns > council->decided_ns + COUNCIL_COLD_LEASES * council->lease_ns &&
-			       hf_env_boot_ns(kv->env) > council->led_ns + COUNCIL_COLD_LEASES * council->lease_ns)) &&
+	return (all || (now_ns > council->decided_ns + council->cold_wait_ns &&
+			       hf_env_boot_ns(kv->env) > council->led_ns + council->cold_wait_ns)) &&
 	       make_present(kv, now_ns, entry);
 }
 

@@ -115,7 +115,7 @@ static enum hf_kv_result refusal(const struct hf_kv *kv, const struct op *op)
 		return HF_KV_LOADING;
 	if (change_is_read(op->user))
 		return HF_KV_OK;
-	if (__builtin_popcount(kv->view.live) < 2 && kv->config.member_count >= 2)
+	if ((uint32_t)__builtin_popcount(kv->view.live) < kv->config.min_members)
 		return HF_KV_NO_REPLICAS;
 	return op->user->kind == HF_KV_DELETE || all_have_room(kv) ? HF_KV_OK : HF_KV_NO_MEMORY;
 }

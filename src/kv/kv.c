@@ -17,6 +17,7 @@
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
 #define VERSION       5u /* of the messages */
 #define LEASE_NS      100000000ull
+#define MIN_MEMBERS   2u
 #define SEGMENT_BYTES (64u << 20)
 #define QP_TIMEOUT_NS 4096ull /* of a timeout of 0, as in ibv_qp_attr */
 
@@ -110,18 +111,38 @@ static int find_self(
 
 /* A rail that falls silent must not cost a member its membership: a vqp leaves it in time_out (K9), and a member is
  * suspected after a part of the lease. */
-static int check_lease(const struct hf_kv *kv, struct hf_error *error)
+static int check_times(const struct hf_kv *kv, struct hf_error *error)
 {
 	const struct hf_node_config *node = &kv->node->config;
+	const struct hf_kv_config *config = &kv->config;
 	uint64_t silence_ns = (QP_TIMEOUT_NS << node->timeout) * (node->retry_cnt + 1u);
+	bool own = config->suspect_ns != config->lease_ns / COUNCIL_SUSPECT_PART;
 
-	if (kv->config.lease_ns > COUNCIL_SUSPECT_PART * silence_ns)
+	if (config->suspect_ns <= 2 * config->lease_ns / COUNCIL_ASKS)
+		return hf_error_set(error, -EINVAL,
+			"kv: suspect_ms is %.1f, but members report every tenth of lease_ms, %.1f; raise suspect_ms "
+			"above "
+			"%.1f",
+			(double)config->suspect_ns / 1e6, (double)config->lease_ns / 1e6 / COUNCIL_ASKS,
+			2 * (double)config->lease_ns / 1e6 / COUNCIL_ASKS);
+	if (config->suspect_ns > silence_ns)
 		return 0;
 	return hf_error_set(error, -EINVAL,
-		"kv: lease_ms is %.1f, but a vqp leaves a rail that falls silent only after %.1f ms; raise lease_ms "
-		"above %.1f, or lower timeout or retry_cnt of the node",
-		(double)kv->config.lease_ns / 1e6, (double)silence_ns / 1e6,
-		COUNCIL_SUSPECT_PART * (double)silence_ns / 1e6);
+		"kv: %s is %.1f, but a vqp leaves a rail that falls silent only after %.1f ms; raise %s above %.1f, or "
+		"lower timeout or retry_cnt of the node",
+		own ? "suspect_ms" : "lease_ms", (double)(own ? config->suspect_ns : config->lease_ns) / 1e6,
+		(double)silence_ns / 1e6, own ? "suspect_ms" : "lease_ms",
+		(own ? 1 : COUNCIL_SUSPECT_PART) * (double)silence_ns / 1e6);
+}
+
+/* Below min_members a store may be read. */
+static void tell_too_few(const struct hf_kv *kv)
+{
+	if (kv->config.member_count < kv->config.min_members)
+		log_warn(
+			"kv: there are %u members and min_members is %u, so every write is refused; set min_members to "
+			"%u to take writes that are lost with their member",
+			kv->config.member_count, kv->config.min_members, kv->config.member_count);
 }
 
 static void make_hello(const struct hf_kv_config *config, uint8_t hello[LINK_PRIVATE_BYTES])
@@ -160,6 +181,9 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
 	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
+	kv->config.suspect_ns = or_default(config->suspect_ns, kv->config.lease_ns / COUNCIL_SUSPECT_PART);
+	kv->config.cold_wait_ns = or_default(config->cold_wait_ns, COUNCIL_COLD_LEASES * kv->config.lease_ns);
+	kv->config.min_members = (uint32_t)or_default(config->min_members, MIN_MEMBERS);
 	kv->config.segment_bytes = or_default(config->segment_bytes, SEGMENT_BYTES);
 	while (kv->incarnation == 0)
 		hf_env_entropy(kv->env, &kv->incarnation, sizeof(kv->incarnation));
@@ -211,7 +235,7 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 		return hf_error_set(error, -ENOMEM, "no memory for a store");
 	owner.context = kv;
 	make_hello(&kv->config, hello);
-	rc = check_lease(kv, error);
+	rc = check_times(kv, error);
 	if (rc == 0)
 		rc = open_store(kv, error);
 	if (rc == 0)
@@ -230,6 +254,7 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 	}
 	hf_loop_add_poller(kv->loop, &kv->poller);
 	kv->attached = true;
+	tell_too_few(kv);
 	*kv_out = kv;
 	return 0;
 }

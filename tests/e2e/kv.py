@@ -37,7 +37,10 @@ def every_member_answers_what_any_of_them_took(directory):
 
 
 def a_store_of_one_member_serves(directory):
-    with Cluster(directory, KIND, 1) as cluster:
+    with Cluster(directory, KIND, 1) as cluster:  # min_members is 2 by default
+        assert cluster.client(0).ask("SET", "key", "value").startswith("-NOREPLICAS ")
+        assert cluster.client(0).ask("GET", "key") is None and "min_members" in cluster.log(0)
+    with Cluster(directory, KIND, 1, min_members=1) as cluster:
         client = cluster.client(0)
         assert client.ask("SET", "key", "value") == "+OK"
         assert client.ask("GET", "key") == b"value" and client.ask("INCR", "n") == 1 and client.ask("WAIT", 0, 0) == 0
@@ -589,7 +592,13 @@ def wrong_configurations_are_refused(directory):
                         ('{"name": "n", "kv": {"cluster": "sixteen-and-more", "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
                          ["at most 15 bytes"]),
                         ('{"name": "n", ' + management + ', "kv": {"lease_ms": 30, "members": [{"name": "n", "control": '
-                         '["127.0.0.1:1"]}]}}', ["lease_ms is 30.0", "falls silent", "above 33.6"])):
+                         '["127.0.0.1:1"]}]}}', ["lease_ms is 30.0", "falls silent", "above 33.6"]),
+                        ('{"name": "n", ' + management + ', "kv": {"suspect_ms": 20, "members": [{"name": "n", "control": '
+                         '["127.0.0.1:1"]}]}}', ["suspect_ms is 20.0", "above 20.0"]),
+                        ('{"name": "n", ' + management + ', "kv": {"lease_ms": 50, "suspect_ms": 11, "members": [{"name": "n", '
+                         '"control": ["127.0.0.1:1"]}]}}', ["suspect_ms is 11.0", "falls silent", "above 16.8"]),
+                        ('{"name": "n", "kv": {"min_members": 9, "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
+                         ["min_members"])):
         path.write_text(text)
         done = program.run(directory, "kv", "--config", str(path), check=2)
         assert all(word in done.stderr for word in words), done.stderr

@@ -30,6 +30,7 @@ static void open_store(struct hf_kv_config *config)
 {
 	bed = (struct store_bed){0};
 	config->member_count = 1;
+	config->min_members = config->min_members == 0 ? 1 : config->min_members;
 	config->store_mb = 32;
 	config->missed_mb = 1;
 	config->lease_ns = 1000000000ull;
@@ -261,6 +262,39 @@ static void a_ping_is_refused_before_the_member_serves(void **state)
 	tear_down(state);
 }
 
+/* R-K51 */
+static void below_min_members_nothing_is_written(void **state)
+{
+#define REFUSAL "-NOREPLICAS too few members are connected to write\r\n"
+	struct hf_kv_config config = {.min_members = 2};
+	struct talk *talk;
+
+	(void)state;
+	open_store(&config);
+	wait_serving();
+	talk = talk_open();
+	asks(talk, "SET k v\r\nDEL k\r\nINCR k\r\nMSET a 1 b 2\r\n", REFUSAL REFUSAL REFUSAL REFUSAL, false);
+	asks(talk, "GET k\r\nPING\r\nMGET a k\r\n", "$-1\r\n+PONG\r\n*2\r\n$-1\r\n$-1\r\n", false);
+	talk_close(talk);
+	tear_down(state);
+#undef REFUSAL
+}
+
+static void times_are_those_of_the_configuration(void **state)
+{
+	struct hf_kv_config config = {.suspect_ns = 400000000, .cold_wait_ns = 7000000000};
+
+	open_store(&config);
+	assert_int_equal(bed.kv->council.suspect_ns, 400000000);
+	assert_int_equal(bed.kv->council.cold_wait_ns, 7000000000);
+	tear_down(state);
+	config.suspect_ns = config.cold_wait_ns = 0;
+	open_store(&config);
+	assert_int_equal(bed.kv->council.suspect_ns, 500000000);
+	assert_int_equal(bed.kv->council.cold_wait_ns, 20000000000);
+	tear_down(state);
+}
+
 static void config_is_a_map_in_resp3(void **state)
 {
 	struct talk *talk = talk_open();
@@ -302,6 +336,8 @@ int main(void)
 		cmocka_unit_test(the_client_with_the_largest_buffers_is_closed),
 		cmocka_unit_test(one_client_more_is_refused_in_the_words_of_redis),
 		cmocka_unit_test(a_ping_is_refused_before_the_member_serves),
+		cmocka_unit_test(below_min_members_nothing_is_written),
+		cmocka_unit_test(times_are_those_of_the_configuration),
 		cmocka_unit_test_setup_teardown(config_is_a_map_in_resp3, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(commands_that_are_not_here_say_why, set_up, tear_down),
 	};

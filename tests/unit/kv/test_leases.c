@@ -14,9 +14,10 @@
 #include "kv/council_parts.h"
 #include "kv/engine.h"
 
-#define OTHER    1u
-#define LEASE_NS 100000000ull
-#define ASKED_NS 1000000000000ull
+#define COLD_WAIT_NS 50u
+#define OTHER        1u
+#define LEASE_NS     100000000ull
+#define ASKED_NS     1000000000000ull
 
 /* The bytes of its report do not matter. */
 static void hear_ask(struct hf_kv *kv, uint64_t incarnation, uint64_t asked_ns)
@@ -128,7 +129,8 @@ static void a_membership_log_that_lags_is_no_older_copy_of_a_store(void **state)
 	struct council_report *report = &kv->council.reports[OTHER];
 	uint64_t now_ns = hf_loop_now_ns(kv->loop);
 
-	kv->council.lease_ns = 1;
+	kv->council.cold_wait_ns = COLD_WAIT_NS;
+	kv->council.decided_ns = now_ns;
 	kv->council.suspect_ns = UINT64_MAX - now_ns;
 	kv->council.leads = true;
 	kv->council.smr = (void *)kv; /* nothing is proposed */
@@ -142,8 +144,10 @@ static void a_membership_log_that_lags_is_no_older_copy_of_a_store(void **state)
 		.complete = 2,
 		.kept = {.incarnation = 6, .durable = 100}};
 	log_set_sink(collect, NULL);
-	assert_false(kv_council_propose(kv, now_ns + COUNCIL_COLD_LEASES + 1));
-	assert_false(kv_council_propose(kv, now_ns + COUNCIL_COLD_LEASES + 1));
+	assert_false(kv_council_propose(kv, now_ns + COLD_WAIT_NS));
+	assert_null(strstr(logged, "lags"));
+	assert_false(kv_council_propose(kv, now_ns + COLD_WAIT_NS + 1));
+	assert_false(kv_council_propose(kv, now_ns + COLD_WAIT_NS + 1));
 	log_set_sink(NULL, NULL);
 	kv->council.smr = NULL;
 	assert_non_null(strstr(logged, "lags: it has epoch 2 of 3"));
