@@ -16,7 +16,7 @@
 #define STEPS_MAX     200000u
 #define SECOND_NS     1000000000ull
 #define SYNC_NS       (2 * SECOND_NS)
-#define STUCK_NS      (31 * SECOND_NS) /* CLIENT_STUCK_NS, and a second */
+#define STUCK_NS      (61 * SECOND_NS) /* CLIENT_STUCK_NS, and a second */
 #define VALUE_BYTES   (1u << 20)
 #define COST_MAX      (8u << 20) /* buffers of a connection, a reply more than they take, and the simulated stream */
 #define FLOOD_BYTES   (64u << 20)

@@ -93,6 +93,12 @@ static size_t unsent_bytes(const struct client *client)
 	return bytes;
 }
 
+/* The client is to take replies before anything goes on. */
+static bool is_untaken(const struct client *client)
+{
+	return client->out.bytes >= CLIENT_OUT_BYTES;
+}
+
 static bool client_is_full(const struct client *client)
 {
 	return client->pending_count >= CLIENT_PENDING_MAX || client->pending_bytes >= CLIENT_REQUEST_BYTES ||
@@ -126,7 +132,7 @@ void kv_clients_remove(struct client *client, struct pending *pending)
 	client->pending_bytes -= pending_bytes(pending);
 	resp_out_free(&pending->after);
 	free(pending);
-	kv_flows_hold(client->flow, client->out.bytes >= CLIENT_OUT_BYTES);
+	kv_flows_hold(client->flow, is_untaken(client));
 	kv_clients_set_dirty(client);
 }
 
@@ -302,9 +308,7 @@ static bool wants_more(const struct client *client)
 {
 	if (client->quitting || client->broken)
 		return false;
-	if (unsent_bytes(client) >= CLIENT_OUT_BYTES)
-		return true;
-	return !client_is_full(client) && client->held == 0;
+	return is_untaken(client) || (!client_is_full(client) && client->held == 0);
 }
 
 /* False: it is closed. */
@@ -319,7 +323,7 @@ static bool client_settle(struct client *client)
 		client_close(client);
 		return false;
 	}
-	kv_flows_hold(client->flow, client->out.bytes >= CLIENT_OUT_BYTES);
+	kv_flows_hold(client->flow, is_untaken(client));
 	count_buffers(client);
 	if (client->out.bytes > 0)
 		wanted |= HF_WRITABLE;
@@ -337,8 +341,7 @@ static void client_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct client *client = container_of(watch, struct client, watch);
 
-	bool reads = (ready & watch->wanted & HF_READABLE) != 0 &&
-		     (!client->due || unsent_bytes(client) >= CLIENT_OUT_BYTES);
+	bool reads = (ready & watch->wanted & HF_READABLE) != 0 && (!client->due || is_untaken(client));
 
 	if (reads && client_read(client) != 0)
 		client_close(client);
