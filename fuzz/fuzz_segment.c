@@ -44,8 +44,8 @@ static struct segment *recover(void)
 	struct segment *segment;
 	struct hf_error error;
 
-	ensure(segment_open(hf_env_host(), directory, 0, CAPACITY, 100, SEGMENT_HEAD, SEGMENT_CHECK, &segment, NULL,
-		       &error) == 0);
+	ensure(segment_open(hf_env_host(), directory, 0, 100, SEGMENT_HEAD, SEGMENT_CHECK, &segment, &error) == 0);
+	ensure(segment_begin(segment, CAPACITY, &error) == 0);
 	return segment;
 }
 

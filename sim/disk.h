@@ -29,6 +29,9 @@ struct disk {
 	struct list changes;        /* struct disk_change: from `durable` to `names`, the oldest first */
 	struct list commits;        /* struct disk_commit: calls that have not ended, in the order in which they do */
 
+	uint64_t losses; /* of power */
+	uint64_t files_made;
+
 	/* Tests and scenarios may set these. */
 	uint64_t bytes;                    /* that files can have in all */
 	uint64_t call_ns_min, call_ns_max; /* what a worker's call takes */

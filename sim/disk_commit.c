@@ -137,6 +137,7 @@ void disk_settle(struct world_waiter *worker)
 
 void disk_power_loss(struct disk *disk)
 {
+	disk->losses++;
 	while (!list_empty(&disk->commits))
 		disk_commit_drop(commit_of(disk->commits.next));
 	list_for_each (at, &disk->files)

@@ -54,6 +54,7 @@ struct disk_file *disk_file_create(struct disk *disk, unsigned flags)
 	if (file == NULL)
 		return NULL;
 	file->disk = disk;
+	file->id = ++disk->files_made;
 	file->mode = flags & HF_FILE_PUBLIC ? 0644 : 0600;
 	list_push_back(&disk->files, &file->node);
 	return file;
@@ -279,6 +280,24 @@ static int file_mode(struct hf_file *file)
 	return handle_of(file)->on->mode;
 }
 
+static int file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out)
+{
+	*device_out = 0;
+	*inode_out = handle_of(file)->on->id;
+	return 0;
+}
+
+static int file_next_data(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out)
+{
+	struct disk_file *on = handle_of(file)->on;
+
+	if (from >= on->bytes || from >= on->touched)
+		return -ENXIO;
+	*begin_out = from;
+	*end_out = smaller(on->bytes, on->touched);
+	return 0;
+}
+
 static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)
 {
 	struct disk_file *on = handle_of(file)->on;
@@ -375,6 +394,8 @@ static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
 	.mode = file_mode,
+	.identity = file_identity,
+	.next_data = file_next_data,
 	.read_at = file_read_at,
 	.write_at = file_write_at,
 	.resize = file_resize,

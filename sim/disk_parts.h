@@ -10,6 +10,7 @@
 struct disk_file {
 	struct list node; /* of the disk */
 	struct disk *disk;
+	uint64_t id;
 	uint8_t *cache, *durable; /* both have `capacity` bytes */
 	uint8_t *believed;        /* so has this; NULL until a sync fails: what the kernel takes for durable */
 	size_t capacity, bytes, durable_bytes;

@@ -1,6 +1,7 @@
 /* The env of a simulated process: clock, entropy, notifiers, and the table that names the rest. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
 #include "sim/disk.h"
@@ -21,6 +22,13 @@ static uint64_t env_boot_ns(struct hf_env *env)
 {
 	process_step(env_process(env));
 	return host_boot_ns(env_process(env)->host);
+}
+
+static bool env_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES])
+{
+	id[0] = 1;
+	memcpy(id + 8, &env_process(env)->host->disk->losses, 8);
+	return true;
 }
 
 static uint64_t env_wall_ns(struct hf_env *env)
@@ -160,6 +168,7 @@ const struct world_ops sim_env_ops = {
 	.spin_ns = 0,
 	.now_ns = env_now_ns,
 	.boot_ns = env_boot_ns,
+	.boot_id = env_boot_id,
 	.wall_ns = env_wall_ns,
 	.entropy = env_entropy,
 	.addr_is_local = sim_addr_is_local,

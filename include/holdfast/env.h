@@ -31,6 +31,11 @@ uint64_t hf_env_now_ns(struct hf_env *env);
  * on. Do not compare it with hf_env_now_ns, which the timers of a loop use. */
 uint64_t hf_env_boot_ns(struct hf_env *env);
 
+#define HF_BOOT_ID_BYTES 16u
+/* Which boot of this host's kernel it is: what an ended process has written to a file, synced or not, the next one of
+ * the same boot finds there. False: it is not known, and id is zero. */
+bool hf_env_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES]);
+
 /* Time of day, nanoseconds since 1970; for display and file formats, never for protocols. */
 uint64_t hf_env_wall_ns(struct hf_env *env);
 
@@ -173,6 +178,10 @@ int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf
 void hf_file_close(struct hf_file *file);
 int64_t hf_file_bytes(struct hf_file *file);
 int hf_file_mode(struct hf_file *file); /* its permission bits, as chmod(2) has them; or -errno */
+/* Of the file itself, whatever its name: a copy has another one, unless this one is gone. */
+int hf_file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out);
+/* The next part of the file, at or behind `from`, that is no hole. -ENXIO: there is none before the end. */
+int hf_file_next_data(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out);
 /* Bytes moved; fewer than requested only at the end of the file or when the disk is full. */
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 ssize_t hf_file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);

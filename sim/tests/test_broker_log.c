@@ -26,7 +26,7 @@ static struct partition_log *open_log(struct fixture *f)
 	struct partition_log *log;
 	struct hf_error error = {0};
 
-	if (partition_log_open(fixture_env(f, 0), DIRECTORY, &config, true, 0, 0, &log, &error) != 0)
+	if (partition_log_open(fixture_env(f, 0), DIRECTORY, &config, NULL, true, 0, 0, &log, &error) != 0)
 		fail_msg("%s", error.text);
 	return log;
 }

@@ -224,7 +224,7 @@ static int start_alone(struct broker *broker, struct hf_error *error)
 	controller_apply(&broker->controller, &command, &result);
 	broker_name_cluster(broker);
 	snprintf(path, sizeof(path), "%s/controller.journal", broker->config.log_dirs);
-	rc = journal_open(broker->env, path, &broker->controller, &broker->journal, error);
+	rc = journal_open(broker->env, path, broker->marks, &broker->controller, &broker->journal, error);
 	if (rc == 0 && (rc = hf_dir_sync(broker->env, broker->config.log_dirs)) != 0)
 		hf_error_set(error, rc, "cannot sync %s: %s", broker->config.log_dirs, strerror(-rc));
 	return rc;
@@ -242,16 +242,19 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	if (rc == 0)
 		rc = identify(broker, error);
 	if (rc == 0)
+		rc = log_marks_open(
+			broker->env, broker->config.log_dirs, broker->config.node_id, &broker->marks, error);
+	if (rc == 0)
 		rc = open_listeners(broker, error);
 	if (rc == 0 && alone)
 		rc = start_alone(broker, error);
 	if (rc == 0)
 		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, broker->config.node_id,
-			&broker->controller, &broker->flusher, broker_now_ms(broker), error);
+			&broker->controller, &broker->flusher, broker->marks, broker_now_ms(broker), error);
 	if (rc == 0 && alone)
-		topics_known(&broker->topics);
+		topics_known(&broker->topics, &broker->controller);
 	if (rc == 0)
-		rc = groups_open(&broker->groups, broker, error);
+		groups_open(&broker->groups, broker);
 	if (rc == 0 && broker->node != NULL)
 		rc = rdma_open(broker, broker->node, &broker->rdma, error);
 	if (rc == 0 && !alone && broker->node == NULL)
@@ -320,6 +323,7 @@ void broker_close(struct broker *broker)
 	(void)flusher_close(&broker->flusher);
 	replication_close(&broker->replication);
 	journal_close(broker->journal);
+	log_marks_close(broker->marks);
 	controller_free(&broker->controller);
 	hf_loop_cancel_timer(broker->loop, &broker->retention);
 	hf_loop_remove_poller(broker->loop, &broker->poller);

@@ -41,6 +41,7 @@ struct broker {
 	struct replication replication;
 	struct broker_status status;
 	struct topics topics;
+	struct log_marks *marks;
 	struct flusher flusher;
 	struct inspector inspector;
 	struct groups groups;

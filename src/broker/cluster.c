@@ -48,7 +48,7 @@ void broker_applied(
 void broker_joined(struct broker *broker)
 {
 	broker_name_cluster(broker);
-	topics_known(&broker->topics);
+	topics_known(&broker->topics, &broker->controller);
 }
 
 void broker_restored(struct broker *broker)
@@ -132,7 +132,7 @@ struct partition *broker_find_led(
 		*error_out = KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
 	else if (known->at[index].leader != broker->config.node_id || !broker_is_member(broker))
 		*error_out = KAFKA_NOT_LEADER_OR_FOLLOWER;
-	else if (partition == NULL)
+	else if (partition == NULL || partition_log_is_damaged(partition->log))
 		*error_out = KAFKA_STORAGE_ERROR;
 	else
 		*error_out = partition->leads ? KAFKA_NONE : KAFKA_NOT_LEADER_OR_FOLLOWER;

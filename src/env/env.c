@@ -4,6 +4,7 @@
 #include "env/world.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/ensure.h"
 #include "env/group.h"
@@ -29,6 +30,12 @@ void env_relax(struct hf_env *env)
 uint64_t hf_env_boot_ns(struct hf_env *env)
 {
 	return env->ops->boot_ns(env);
+}
+
+bool hf_env_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES])
+{
+	memset(id, 0, HF_BOOT_ID_BYTES);
+	return env->ops->boot_id(env, id);
 }
 
 uint64_t hf_env_wall_ns(struct hf_env *env)
@@ -210,6 +217,16 @@ int64_t hf_file_bytes(struct hf_file *file)
 int hf_file_mode(struct hf_file *file)
 {
 	return file->ops->mode(file);
+}
+
+int hf_file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out)
+{
+	return file->ops->identity(file, device_out, inode_out);
+}
+
+int hf_file_next_data(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out)
+{
+	return file->ops->next_data(file, from, begin_out, end_out);
 }
 
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)

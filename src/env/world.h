@@ -45,6 +45,8 @@ struct world_file_ops {
 	void (*close)(struct hf_file *file);
 	int64_t (*bytes)(struct hf_file *file);
 	int (*mode)(struct hf_file *file);
+	int (*identity)(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out);
+	int (*next_data)(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out);
 	ssize_t (*read_at)(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 	ssize_t (*write_at)(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 	int (*resize)(struct hf_file *file, uint64_t bytes);
@@ -68,6 +70,7 @@ struct world_ops {
 	/* NULL: time stands still within a turn. */
 	void (*pause)(struct hf_env *env, uint64_t ns);
 	uint64_t (*boot_ns)(struct hf_env *env);
+	bool (*boot_id)(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES]);
 	uint64_t (*wall_ns)(struct hf_env *env);
 	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
 

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc.h"
 #include "base/log.h"
 #include "base/sorted.h"
 #include "broker/log/checkpoint.h"
 
 #define STARTS_MOST    (64u << 20)
-#define METADATA_BYTES 64u
+#define METADATA_BYTES 96u
 #define METADATA_MOST  4096u
 
 static int compare(const void *element, const void *name)
@@ -148,34 +149,50 @@ void topics_write_starts(struct topics *topics)
 
 /* ---- opening ---- */
 
-/* Whose topic the directory is: Kafka's partition.metadata. */
-static void format_metadata(const struct topic *topic, char text[METADATA_BYTES])
+/* Whose topic the directory is: Kafka's partition.metadata, and a line more, which Kafka does not read. */
+static void format_metadata(struct codec_uuid topic, char text[METADATA_BYTES])
 {
 	char id[CONTROLLER_ID_TEXT];
+	int n = snprintf(text, METADATA_BYTES, "version: 0\ntopic_id: %s\n", controller_id_text(topic, id));
 
-	snprintf(text, METADATA_BYTES, "version: 0\ntopic_id: %s\n", controller_id_text(topic->id, id));
+	snprintf(text + n, METADATA_BYTES - (size_t)n, "crc32c: %08x\n", crc32c(0, text, (size_t)n));
 }
 
-/* By that file. */
+/* By that file, and by the marks. */
 enum owner {
-	OWNER_UNKNOWN, /* there is none, or a loss of power has torn it */
+	OWNER_UNKNOWN, /* there is no file, or it cannot be read */
 	OWNER_TOPIC,
 	OWNER_OTHER,
 };
 
+/* Without a CRC, as older releases and Kafka write it, another topic's is as good as unreadable. */
+static enum owner owner_of(const struct topic *topic, const char *text, size_t bytes)
+{
+	char expected[METADATA_BYTES], *crc = strstr(text, "crc32c: ");
+	size_t head = crc == NULL ? bytes : (size_t)(crc - text);
+	unsigned found;
+
+	if (strlen(text) != bytes)
+		return OWNER_UNKNOWN;
+	if (crc != NULL && (sscanf(crc, "crc32c: %8x", &found) != 1 || found != crc32c(0, text, head)))
+		return OWNER_UNKNOWN;
+	format_metadata(topic->id, expected);
+	if (head == (size_t)(strstr(expected, "crc32c: ") - expected) && memcmp(text, expected, head) == 0)
+		return OWNER_TOPIC;
+	return crc == NULL ? OWNER_UNKNOWN : OWNER_OTHER;
+}
+
 static int read_owner(struct topics *topics, const struct topic *topic, const char *path, enum owner *owner_out,
 	struct hf_error *error)
 {
-	char expected[METADATA_BYTES], *text;
+	char *text;
 	size_t bytes;
 	int rc = checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, error);
 
 	*owner_out = OWNER_UNKNOWN;
 	if (rc != 0)
 		return rc == -ENOENT ? 0 : rc;
-	format_metadata(topic, expected);
-	if (bytes == strlen(expected) && memchr(text, 0, bytes) == NULL && text[bytes - 1] == '\n')
-		*owner_out = strcmp(text, expected) == 0 ? OWNER_TOPIC : OWNER_OTHER;
+	*owner_out = owner_of(topic, text, bytes);
 	free(text);
 	return 0;
 }
@@ -203,13 +220,48 @@ static int unmark(struct topics *topics, struct hf_error *error)
 	return 0;
 }
 
-static int open_partition(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
-	bool starts, int64_t now_ms, struct hf_error *error)
+/* What the directory has is this topic's, or is out of the way on return: removed where it is known to be another one's
+ * that was deleted, else kept under other names. */
+static int claim(struct topics *topics, const struct topic *topic, int32_t index, const char *directory, bool starts,
+	bool *old_out, struct hf_error *error)
 {
-	char directory[CHECKPOINT_PATH_BYTES - 32], path[CHECKPOINT_PATH_BYTES], text[METADATA_BYTES];
-	struct partition_log *log;
+	char path[CHECKPOINT_PATH_BYTES], text[METADATA_BYTES];
+	bool marked = topics->marks != NULL && log_marks_have(topics->marks, topic->id.byte, index);
 	enum owner owner;
-	bool old;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
+	rc = read_owner(topics, topic, path, &owner, error);
+	if (rc != 0)
+		return rc; /* whose log it is is not known: it stays as it is */
+	if (marked && owner == OWNER_OTHER)
+		return hf_error_set(error, -EBADMSG,
+			"%s names another topic, and %s had its log in this directory; no file is changed; restore the "
+			"directory",
+			path, topic->name);
+	*old_out = owner == OWNER_TOPIC || (owner == OWNER_UNKNOWN && (starts || marked));
+	if (owner == OWNER_OTHER)
+		partition_log_clear(topics->env, directory);
+	else if (!*old_out)
+		rc = partition_log_clear_aside(topics->env, directory, error);
+	if (rc != 0 || owner == OWNER_TOPIC)
+		return rc;
+	if (marked)
+		log_warn("broker: %s is missing, or damaged; it is written again", path);
+	/* Durable: without it the log is taken for that of another topic. */
+	rc = hf_dir_make(topics->env, directory);
+	if (rc != 0 && rc != -EEXIST)
+		return hf_error_set(error, rc, "cannot make the directory %s: %s", directory, strerror(-rc));
+	format_metadata(topic->id, text);
+	return checkpoint_write(topics->env, path, text, strlen(text), error);
+}
+
+static int open_log(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
+	bool starts, int64_t now_ms, struct partition_log **log_out, struct hf_error *error)
+{
+	char directory[CHECKPOINT_PATH_BYTES - 32];
+	struct log_mark *mark = NULL;
+	bool old = false;
 	int rc;
 
 	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
@@ -217,29 +269,34 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
 			topics->directory);
 	rc = unmark(topics, error);
-	if (rc != 0)
-		return rc;
-	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
-	rc = read_owner(topics, topic, path, &owner, error);
-	if (rc != 0)
-		return rc; /* whose log it is is not known: it stays as it is */
-	old = owner == OWNER_TOPIC || (owner == OWNER_UNKNOWN && starts);
-	if (!old)
-		partition_log_clear(topics->env, directory);
-	rc = partition_log_open(topics->env, directory, &config->log, !old || topics->was_clean,
-		old ? start_of(topics, topic->name, index) : 0, now_ms, &log, error);
-	if (rc != 0)
-		return rc;
-	format_metadata(topic, text);
-	/* Durable: without it the log is taken for that of another topic. */
-	if (owner != OWNER_TOPIC)
-		rc = checkpoint_write(topics->env, path, text, strlen(text), error);
 	if (rc == 0)
-		rc = flusher_add(topics->flusher, log, error);
-	if (rc != 0) {
-		partition_log_close(log);
+		rc = claim(topics, topic, index, directory, starts, &old, error);
+	if (rc == 0 && topics->marks != NULL)
+		rc = log_marks_take(topics->marks, topic->id.byte, index, &mark, error);
+	if (rc != 0)
 		return rc;
-	}
+	rc = partition_log_open(topics->env, directory, &config->log, mark, !old || topics->was_clean,
+		old ? start_of(topics, topic->name, index) : 0, now_ms, log_out, error);
+	if (rc == 0 && partition_log_is_damaged(*log_out) &&
+		topic_config_unclean_election(config, topics->unclean_election))
+		rc = partition_log_cut_damage(*log_out, now_ms, error);
+	if (rc == 0)
+		rc = flusher_add(topics->flusher, *log_out, error);
+	if (rc == 0 && !old)
+		rc = partition_log_probe(*log_out, error);
+	if (rc != 0)
+		partition_log_close(*log_out);
+	return rc;
+}
+
+static int open_partition(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
+	bool starts, int64_t now_ms, struct hf_error *error)
+{
+	struct partition_log *log;
+	int rc = open_log(topics, topic, index, config, starts, now_ms, &log, error);
+
+	if (rc != 0)
+		return rc;
 	topic->partitions[index] = malloc(sizeof(struct partition));
 	if (topic->partitions[index] == NULL) {
 		partition_log_close(log);
@@ -290,6 +347,7 @@ static int follow(
 {
 	struct codec_string name = {from->name, (int32_t)strlen(from->name)};
 	struct topic *topic = topics_find(topics, name);
+	int first = 0;
 
 	if (topic == NULL)
 		topic = add_topic(topics, from);
@@ -298,19 +356,20 @@ static int follow(
 	if (topic == NULL || (from->partitions > topic->count && grow_partitions(topic, from->partitions) != 0))
 		return hf_error_set(error, -ENOMEM, "no memory for the topic %s", from->name);
 	for (int32_t i = 0; i < topic->count; i++) {
+		struct hf_error why;
 		int rc = 0;
 
 		if (topic->partitions[i] == NULL && controller_set_has(&from->at[i].replicas, topics->self))
-			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, error);
-		if (rc != 0)
-			return rc;
+			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, &why);
+		if (rc != 0 && first == 0)
+			first = hf_error_set(error, rc, "partition %d: %s", i, why.text);
 		if (topic->partitions[i] != NULL) {
 			topic->partitions[i]->log->config = from->config.log;
 			flusher_look(topic->partitions[i]->log);
 		}
 	}
-	topic->missing = false;
-	return 0;
+	topic->missing = first != 0;
+	return first;
 }
 
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error)
@@ -331,13 +390,19 @@ void topics_drop_unknown(struct topics *topics, const struct controller *control
 }
 
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
-	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error)
+	const struct controller *controller, struct flusher *flusher, struct log_marks *marks, int64_t now_ms,
+	struct hf_error *error)
 {
 	char path[CHECKPOINT_PATH_BYTES], *mark;
 	size_t bytes;
 	int rc;
 
-	*topics = (struct topics){.env = env, .directory = directory, .self = self, .flusher = flusher};
+	*topics = (struct topics){.env = env,
+		.directory = directory,
+		.self = self,
+		.flusher = flusher,
+		.marks = marks,
+		.unclean_election = controller->unclean_election};
 	mark_path(topics, path);
 	rc = checkpoint_read(env, path, 4096, &mark, &bytes, NULL);
 	free(mark);
@@ -348,15 +413,28 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
 		rc = follow(topics, controller->topics[i], true, now_ms, error);
-		if (rc != 0)
+		if (rc == -ENOMEM)
 			return rc;
+		if (rc != 0)
+			log_error("broker: topic %s is not served whole: %s", controller->topics[i]->name, error->text);
 	}
 	return 0;
 }
 
-void topics_known(struct topics *topics)
+static bool is_known(const uint8_t owner[LOG_OWNER_BYTES], const void *context)
+{
+	static const uint8_t journal[LOG_OWNER_BYTES];
+	struct codec_uuid id;
+
+	memcpy(id.byte, owner, sizeof(id.byte));
+	return memcmp(owner, journal, sizeof(journal)) == 0 || controller_find_id(context, id) != NULL;
+}
+
+void topics_known(struct topics *topics, const struct controller *controller)
 {
 	topics->known = true;
+	if (topics->marks != NULL)
+		log_marks_keep(topics->marks, is_known, controller);
 }
 
 /* False: of a log it is not known what is on the disk. */

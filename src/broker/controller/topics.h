@@ -1,9 +1,9 @@
 /* topics.h - the topics of the controller at this broker: open logs.
  *
  * LOG_DIRS/TOPIC-N for each partition of which this broker has a replica, with partition.metadata: Kafka's text with
- * the id of the topic; LOG_DIRS/.kafka_cleanshutdown exists while each log there was closed in order; it goes when the
- * first one is opened. LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count, and "TOPIC N OFFSET"
- * for each log whose beginning was deleted.
+ * the id of the topic, and its CRC; LOG_DIRS/.kafka_cleanshutdown exists while each log there was closed in order; it
+ * goes when the first one is opened. LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count, and
+ * "TOPIC N OFFSET" for each log whose beginning was deleted.
  *
  * Owned by the broker's loop; opening and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_TOPICS_H
@@ -28,22 +28,26 @@ struct topics {
 	char *start_offsets; /* the text of the checkpoint, as it was read */
 	int32_t self;        /* this broker */
 	struct flusher *flusher;
-	bool known;     /* the controller has named all topics of this broker */
-	bool was_clean; /* the directory was closed in order before */
-	bool marked;    /* and says so still */
-	bool unread;    /* start_offsets could not be read */
+	struct log_marks *marks; /* NULL: none are kept */
+	bool known;              /* the controller has named all topics of this broker */
+	bool was_clean;          /* the directory was closed in order before */
+	bool marked;             /* and says so still */
+	bool unread;             /* start_offsets could not be read */
+	bool unclean_election;   /* of topics without one of their own */
 };
 
 /* Opens the logs of every topic that the controller has, of which broker `self` is a replica; without a quorum it has
- * all. */
+ * all. A log that cannot be opened is reported, and missing. */
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
-	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error);
-/* The controller has all topics of this broker: what is not opened next has no owner. */
-void topics_known(struct topics *topics);
+	const struct controller *controller, struct flusher *flusher, struct log_marks *marks, int64_t now_ms,
+	struct hf_error *error);
+/* The controller has all topics of this broker: what is not opened next has no owner, nor have marks of others. */
+void topics_known(struct topics *topics, const struct controller *controller);
 /* Closes every log in order. */
 void topics_close(struct topics *topics);
 
-/* After a command on this topic was applied: makes logs that are missing, takes configuration over. */
+/* After a command on this topic was applied: makes logs that are missing, takes configuration over. -errno: one cannot
+ * be opened; the others are. */
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error);
 /* After the whole state was replaced: deletes topics that it lacks. */
 void topics_drop_unknown(struct topics *topics, const struct controller *controller);

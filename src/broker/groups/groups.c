@@ -253,7 +253,8 @@ static struct partition *offsets_of(const struct groups *groups)
 enum kafka_error groups_check(const struct groups *groups)
 {
 	/* One broker makes the topic with the first commit. */
-	bool none = groups->broker->journal != NULL && offsets_of(groups) == NULL;
+	bool none = groups->broker->journal != NULL &&
+		    controller_find(&groups->broker->controller, request_text(GROUPS_TOPIC)) == NULL;
 
 	if (groups->failed_epoch >= 0 && broker_has_lease(groups->broker))
 		return KAFKA_COORDINATOR_LOAD_IN_PROGRESS;
@@ -293,14 +294,15 @@ void groups_follow(struct groups *groups)
 		return;
 	if (epoch >= 0 && epoch == groups->failed_epoch)
 		return;
-	if (groups->broker->journal != NULL) { /* the topic was made by the first commit */
+	if (groups->broker->journal != NULL && !groups->unread) { /* the topic was made by the first commit */
 		groups->epoch = epoch;
 		return;
 	}
 	drop_all(groups);
 	if (epoch < 0)
 		return;
-	if (groups_log_load(groups, &error) == 0) {
+	groups->unread = groups_log_load(groups, &error) != 0;
+	if (!groups->unread) {
 		groups->epoch = epoch;
 		return;
 	}
@@ -311,24 +313,18 @@ void groups_follow(struct groups *groups)
 		error.text);
 }
 
-int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error)
+void groups_open(struct groups *groups, struct broker *broker)
 {
-	struct partition *partition;
-	int rc;
-
 	*groups = (struct groups){.broker = broker,
 		.timer = {.fire = groups_due},
 		.budget = {.most = GROUPS_MEMBERS_BYTES},
 		.epoch = -1,
-		.failed_epoch = -1};
+		.failed_epoch = -1,
+		.unread = true};
 	list_init(&groups->snapshot.wait.node);
 	flights_init(&groups->flights);
-	partition = offsets_of(groups);
-	if (partition == NULL || !partition->leads)
-		return 0;
-	rc = groups_log_load(groups, error);
-	groups->epoch = partition->leader_epoch;
-	return rc;
+	groups_follow(groups);
+	groups->unread &= controller_find(&broker->controller, request_text(GROUPS_TOPIC)) != NULL;
 }
 
 void groups_close(struct groups *groups)

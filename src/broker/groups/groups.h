@@ -51,10 +51,11 @@ struct groups {
 	struct hf_timer timer;
 	int32_t epoch;        /* of the leader that they were read in; -1: this broker does not coordinate */
 	int32_t failed_epoch; /* in which they could not be read; -1: none */
+	bool unread;          /* the topic is there, and was not read */
 };
 
-/* Reads the offsets, if the topic is there. -EBADMSG, -ENOMEM, with words. */
-int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error);
+/* Reads the offsets, if the topic is there. */
+void groups_open(struct groups *groups, struct broker *broker);
 /* After the leader of the topic changed: reads, or drops. */
 void groups_follow(struct groups *groups);
 /* KAFKA_NONE when this broker coordinates groups; NOT_COORDINATOR; COORDINATOR_LOAD_IN_PROGRESS: the offsets could not

@@ -62,7 +62,8 @@ static int load_span(struct groups *groups, const struct log_span *span, int64_t
 		struct records_reader reader;
 		struct record record;
 
-		if (batch_read(span->at + place, span->bytes - place, &batch) != BATCH_RIGHT) {
+		if (batch_read(span->at + place, span->bytes - place, &batch) != BATCH_RIGHT ||
+			batch_check(span->at + place, &batch) != BATCH_RIGHT) {
 			rc = -EBADMSG;
 			break;
 		}

@@ -94,12 +94,14 @@ static struct flush *flush_make(struct partition_log *log)
 static void book(struct partition_log *log, int64_t to)
 {
 	log->flush.done = to;
+	log_mark_synced(log->mark, to);
 	log->flush.since_ns = log->flush.flusher == NULL ? 0 : hf_loop_now_ns(log->flush.flusher->loop);
 }
 
 static void fail(struct partition_log *log, int rc)
 {
 	log->failed = true;
+	log_mark_failed(log->mark);
 	log_error("broker: %s accepts no more records: the sync failed: %s; repair the disk and restart the broker",
 		log->directory, strerror(-rc));
 }
@@ -240,10 +242,23 @@ int flusher_flush(struct partition_log *log)
 		return rc;
 	flush->names = true; /* what is under way may have them still to do */
 	rc = flush_run(&flush->work);
-	if (rc == 0)
+	if (rc == 0) {
 		log->flush.done = flush->to;
+		log_mark_synced(log->mark, flush->to);
+	} else {
+		log_mark_failed(log->mark);
+	}
 	flush_free(flush);
 	return rc;
+}
+
+/* The life before has synced that much. */
+static int64_t synced_before(const struct partition_log *log)
+{
+	int64_t from = segment_of(log->segments.next)->base_offset, end = partition_log_end(log);
+	int64_t synced = log->mark == NULL ? 0 : log->mark->synced;
+
+	return synced < from ? from : synced > end ? end : synced;
 }
 
 int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error)
@@ -251,12 +266,13 @@ int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_er
 	struct log_flush *state = &log->flush;
 	int rc;
 
-	state->done = state->due = segment_of(log->segments.next)->base_offset;
+	state->done = state->due = synced_before(log);
 	state->names = true;
 	state->flusher = flusher;
 	book(log, state->done);
 	list_push_back(&flusher->logs, &state->node);
-	if (log->config.flush_messages == FLUSH_NEVER || partition_log_end(log) == state->done)
+	log_checks_go(flusher);
+	if (log->failed || log->config.flush_messages == FLUSH_NEVER || partition_log_end(log) == state->done)
 		return 0;
 	rc = flusher_flush(log);
 	if (rc != 0)
@@ -272,6 +288,7 @@ void flusher_remove(struct partition_log *log)
 
 	if (state->flusher == NULL)
 		return;
+	log_checks_forget(&state->flusher->checks, log);
 	if (state->under_way != NULL)
 		state->under_way->log = NULL;
 	list_remove(&state->node);
@@ -284,6 +301,7 @@ void flusher_open(struct flusher *flusher, struct hf_loop *loop, uint64_t interv
 {
 	*flusher = (struct flusher){.loop = loop, .timer = {.fire = ticked}, .interval_ns = interval_ns};
 	list_init(&flusher->logs);
+	log_checks_init(&flusher->checks);
 }
 
 int flusher_close(struct flusher *flusher)
@@ -294,6 +312,7 @@ int flusher_close(struct flusher *flusher)
 		return 0;
 	ensure(list_empty(&flusher->logs));
 	hf_loop_cancel_timer(flusher->loop, &flusher->timer);
+	log_checks_close(&flusher->checks, flusher->loop);
 	hf_workers_close(flusher->workers);
 	error = flusher->error;
 	*flusher = (struct flusher){0};

@@ -13,6 +13,7 @@
 #include <holdfast/work.h>
 
 #include "base/list.h"
+#include "broker/log/log_checks.h"
 
 #define FLUSH_NEVER INT64_MAX /* of both */
 
@@ -27,6 +28,7 @@ struct flusher {
 	int error;        /* of a flush whose log was closed meanwhile */
 	struct list logs; /* by log_flush.node */
 	bool ticks;
+	struct log_checks checks;
 };
 
 /* Of a log. Records below `done` are durable; those below `due` must be before more is acknowledged. */

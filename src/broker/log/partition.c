@@ -10,7 +10,7 @@ void partition_init(struct partition *partition, int32_t index, struct partition
 	*partition = (struct partition){.index = index,
 		.log = log,
 		.hw = partition_log_sure_end(log),
-		.leads = true,
+		.leads = !partition_log_is_damaged(log),
 		.in_sync = 1,
 		.replicas = 1};
 	/* The one replica of its partitions leads them in the epoch in which it last wrote. */
@@ -77,6 +77,8 @@ static void flushed(struct partition_log *log, void *owner)
 	struct partition *partition = owner;
 
 	if (log->failed) {
+		/* One of several replicas ends its role at the next tick. */
+		partition->leads &= partition->replication != NULL || !partition_log_is_damaged(log);
 		partition_take_back(partition);
 		tell(partition, UINT32_MAX);
 		return;

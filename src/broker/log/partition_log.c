@@ -330,6 +330,7 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	result->base_offset = batch->base_offset;
 	/* There is memory: the check made the entry. */
 	ensure(producer_state_book(&log->producers, batch, now_ms) == 0);
+	log_mark_written(log->mark, head->next_offset);
 	partition_log_look_ahead(log);
 	flusher_look(log);
 	return KAFKA_NONE;
@@ -532,6 +533,7 @@ void partition_log_advance_start(struct partition_log *log, int64_t offset)
 {
 	if (offset > log->start_offset)
 		log->start_offset = offset;
+	log_mark_started(log->mark, log->start_offset);
 	list_for_each_safe (at, &log->segments)
 		if (at != log->segments.prev && segment_of(at)->next_offset <= log->start_offset)
 			segment_delete(segment_of(at));

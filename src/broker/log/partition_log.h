@@ -12,6 +12,7 @@
 #include "broker/log/batch_contents.h"
 #include "broker/log/flusher.h"
 #include "broker/log/leader_epochs.h"
+#include "broker/log/log_marks.h"
 #include "broker/log/producer_state.h"
 #include "broker/log/segment.h"
 
@@ -36,17 +37,38 @@ struct partition_log {
 	struct producer_state producers;
 	struct leader_epochs epochs;
 	struct log_flush flush;
+	struct log_mark *mark; /* NULL: none is kept */
+	struct log_verdict verdict;
 	bool granted; /* an extent is out: its holder writes, and nothing else does */
 	bool failed;  /* the disk refused: nothing is appended until the broker starts again */
 };
 
-/* Makes the directory if it is missing. `clean`: it was closed in order, so batches need no CRC check. */
-int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config, bool clean,
-	int64_t start_offset, int64_t now_ms, struct partition_log **log_out, struct hf_error *error);
+/* Makes the directory if it is missing. `closed`: it was closed in order, so batches need no CRC check. `mark` is of
+ * this log until it is closed or removed; NULL: without proof, nothing is damage. A log that is damaged (verdict)
+ * opens with what lies before the damage, and has failed; its files are as they were. */
+int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config,
+	struct log_mark *mark, bool closed, int64_t start_offset, int64_t now_ms, struct partition_log **log_out,
+	struct hf_error *error);
+/* After it was opened: what lies there, from `offset` on, is not right. The log fails, with its verdict. */
+void partition_log_found_damage(
+	struct partition_log *log, const struct segment *segment, uint32_t place, int64_t offset, const char *fault);
+/* Gives up what cannot be read: the log ends at the damage, and takes records again; the rest is kept beside, in files
+ * *.damaged. Blocks. -EBUSY: a segment is still registered; others: nothing was cut. */
+int partition_log_cut_damage(struct partition_log *log, int64_t now_ms, struct hf_error *error);
+
+static inline bool partition_log_is_damaged(const struct partition_log *log)
+{
+	return log->verdict.state == LOG_DAMAGED;
+}
+
 /* Trims files, writes the snapshot of producers, syncs all; NULL is legal. -errno: what the disk has is not known. */
 int partition_log_close(struct partition_log *log);
 /* Removes what a deleted topic of the same name has left in the directory, if it is there. No log has it open. */
 void partition_log_clear(struct hf_env *env, const char *directory);
+/* The same, but segments with records are kept under other names, *.log.aside. */
+int partition_log_clear_aside(struct hf_env *env, const char *directory, struct hf_error *error);
+/* Whether an empty log can take records: makes its first pages. */
+int partition_log_probe(struct partition_log *log, struct hf_error *error);
 /* Closes it and removes the directory. */
 void partition_log_remove(struct partition_log *log);
 
@@ -137,7 +159,7 @@ void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t 
  * -EBUSY: the segment of that offset is still registered (R-B14); nothing has changed. */
 int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error);
 /* Cuts batches of epochs above `most`, which no leader had: the CRC does not cover what the disk has of them. 0 also
- * when there are none; others as partition_log_truncate. */
+ * when there are none; -EBADMSG: they are proven, and the log is damaged; others as partition_log_truncate. */
 int partition_log_cut_epochs(struct partition_log *log, int32_t most, int64_t now_ms, struct hf_error *error);
 /* Drops everything; the next record has this offset. -errno: nothing is dropped, and the log has failed. */
 int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error);

@@ -11,6 +11,8 @@
 
 #define NAME_DIGITS     20
 #define CHECKPOINT_MOST (80u << 20)
+#define ASIDE           ".aside"
+#define PROBE_BYTES     65536u
 
 static struct segment *segment_of(struct list *node)
 {
@@ -57,13 +59,6 @@ void partition_log_write_snapshot(struct partition_log *log)
 
 /* ---- opening ---- */
 
-struct found {
-	int64_t *offsets;
-	unsigned count, capacity;
-	int64_t snapshot; /* the newest; -1: none */
-	bool failed;
-};
-
 bool partition_log_parse_name(const char *name, const char *ending, int64_t *offset_out)
 {
 	char *end;
@@ -77,7 +72,7 @@ bool partition_log_parse_name(const char *name, const char *ending, int64_t *off
 
 static void file_found(const char *name, void *context)
 {
-	struct found *found = context;
+	struct log_files *found = context;
 	int64_t offset;
 
 	if (partition_log_parse_name(name, ".snapshot", &offset) && offset > found->snapshot)
@@ -105,12 +100,26 @@ static int compare_offsets(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-static int add_segment(struct partition_log *log, int64_t base_offset, uint32_t capacity, int64_t end_offset,
-	bool clean, struct hf_error *error)
+int partition_log_list(const struct partition_log *log, struct log_files *files, struct hf_error *error)
+{
+	int rc;
+
+	*files = (struct log_files){.snapshot = -1};
+	rc = hf_dir_list(log->env, log->directory, file_found, files);
+	if (rc != 0)
+		hf_error_set(error, rc, "cannot read the directory %s: %s", log->directory, strerror(-rc));
+	else if (files->failed)
+		rc = hf_error_set(error, -ENOMEM, "no memory for the segments of %s", log->directory);
+	else if (files->count > 0)
+		qsort(files->offsets, files->count, sizeof(*files->offsets), compare_offsets);
+	return rc;
+}
+
+int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, struct hf_error *error)
 {
 	struct segment *segment;
-	int rc = segment_open(log->env, log->directory, base_offset, capacity, log->config.index_interval_bytes,
-		end_offset, clean ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, NULL, error);
+	int rc = segment_make(
+		log->env, log->directory, base_offset, capacity, log->config.index_interval_bytes, &segment, error);
 
 	if (rc != 0)
 		return rc;
@@ -119,67 +128,119 @@ static int add_segment(struct partition_log *log, int64_t base_offset, uint32_t 
 	return 0;
 }
 
-int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, struct hf_error *error)
-{
-	return add_segment(log, base_offset, capacity, SEGMENT_HEAD, true, error);
-}
-
-/* A segment that is not a part of the log any more keeps its bytes under another name. */
-static int set_aside(struct partition_log *log, int64_t base_offset, struct hf_error *error)
-{
-	char name[40], from[CHECKPOINT_PATH_BYTES], to[CHECKPOINT_PATH_BYTES + 8];
-	int rc;
-
-	snprintf(name, sizeof(name), "%020lld.log", (long long)base_offset);
-	path_of(log, name, from);
-	snprintf(to, sizeof(to), "%s.cut", from);
-	rc = hf_file_rename(log->env, from, to);
-	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot rename %s: %s", from, strerror(-rc));
-}
-
-/* Segment i does not follow the one before it: power was lost before that one was on the disk. The log ends there. */
-static int end_at_gap(struct partition_log *log, const struct found *found, unsigned i, struct hf_error *error)
-{
-	struct segment *last = partition_log_head(log);
-	int64_t end = last->next_offset;
-
-	log_error("broker: %s: the log is damaged behind offset %lld and now ends there; the rest is in the %u files "
-		  "*.log.cut",
-		log->directory, (long long)end, found->count - i);
-	for (; i < found->count; i++) {
-		int rc = set_aside(log, found->offsets[i], error);
-
-		if (rc != 0)
-			return rc;
-	}
-	if (last->bytes == 0) { /* it is the head itself */
-		list_remove(&last->node);
-		segment_release(last);
-	}
-	return partition_log_add(log, end, log->config.segment_bytes, error);
-}
-
-/* Segments follow each other without a gap; what comes behind the first fault is not a part of the log. */
-static int open_segments(struct partition_log *log, const struct found *found, bool clean, struct hf_error *error)
+/* Segments follow each other without a gap. Reads files until one does not end where the next one begins; how many. */
+static int read_segments(struct partition_log *log, const struct log_files *found, const struct log_proof *proof,
+	unsigned *count_out, struct hf_error *error)
 {
 	for (unsigned i = 0; i < found->count; i++) {
-		int rc;
+		int64_t end = i + 1 == found->count ? SEGMENT_HEAD : found->offsets[i + 1];
+		bool last = end == SEGMENT_HEAD, trusted = proof->closed || (proof->known && end <= proof->synced);
+		struct segment *segment;
+		int rc = segment_open(log->env, log->directory, found->offsets[i], log->config.index_interval_bytes,
+			end, trusted ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, error);
 
-		if (i > 0 && partition_log_head(log)->next_offset != found->offsets[i] && !clean)
-			return end_at_gap(log, found, i, error);
-		if (i > 0 && partition_log_head(log)->next_offset != found->offsets[i])
-			return hf_error_set(error, -EBADMSG,
-				"%s: %020lld.log ends at offset %lld, and the next segment begins at %lld: the log is "
-				"damaged; "
-				"move the later segments away, or restore the directory",
-				log->directory, (long long)partition_log_head(log)->base_offset,
-				(long long)partition_log_head(log)->next_offset, (long long)found->offsets[i]);
-		rc = add_segment(log, found->offsets[i], log->config.segment_bytes,
-			i + 1 == found->count ? SEGMENT_HEAD : found->offsets[i + 1], clean, error);
 		if (rc != 0)
 			return rc;
+		list_push_back(&log->segments, &segment->node);
+		*count_out = i + 1;
+		if (!last && segment->next_offset != found->offsets[i + 1])
+			return 0;
 	}
-	return found->count > 0 ? 0 : partition_log_add(log, log->start_offset, log->config.segment_bytes, error);
+	return 0;
+}
+
+static void drop_all(struct partition_log *log)
+{
+	while (!list_empty(&log->segments)) {
+		struct segment *segment = segment_of(log->segments.next);
+
+		list_remove(&segment->node);
+		segment_release(segment);
+	}
+}
+
+/* Nothing is changed: the log has what can be read before the damage, and takes no records. */
+static int keep_damaged(struct partition_log *log, struct hf_error *error)
+{
+	struct log_verdict *verdict = &log->verdict;
+	struct segment *last;
+
+	if (list_empty(&log->segments) || segment_of(log->segments.next)->base_offset > verdict->end) {
+		drop_all(log);
+		last = segment_absent(log->env, log->directory, verdict->end);
+		if (last == NULL)
+			return hf_error_set(error, -ENOMEM, "no memory for the log %s", log->directory);
+		list_push_back(&log->segments, &last->node);
+	}
+	last = partition_log_head(log);
+	verdict->file = last->base_offset;
+	verdict->place = last->bytes;
+	partition_log_damage(log);
+	return 0;
+}
+
+/* Ends the log behind the last right batch; what is not a part of it any more is kept under other names. */
+static int cut_tail(struct partition_log *log, const struct log_files *found, unsigned count, struct hf_error *error)
+{
+	struct segment *last = partition_log_head(log);
+	int rc = 0;
+
+	if (log->verdict.state == LOG_TORN) {
+		log_warn("broker: %s ends at offset %lld; what lies behind was not whole, and is kept in "
+			 "%020lld.log.cut%s",
+			log->directory, (long long)log->verdict.end, (long long)last->base_offset,
+			count < found->count ? " and the later files *.log.cut" : "");
+		rc = segment_keep_rest(last, last->bytes, ".cut", error);
+	}
+	for (unsigned i = count; i < found->count && rc == 0; i++)
+		rc = partition_log_set_aside(log, found->offsets[i], ".cut", error);
+	return rc;
+}
+
+/* Each but the last one is sealed, and that takes records. */
+static int begin_segments(struct partition_log *log, struct hf_error *error)
+{
+	struct segment *last = partition_log_head(log);
+
+	list_for_each (at, &log->segments) {
+		struct segment *segment = segment_of(at);
+		int rc = segment == last ? 0 : segment_seal(segment);
+
+		if (rc != 0)
+			log_warn("broker: %s: the indexes of segment %lld cannot be written: %s", log->directory,
+				(long long)segment->base_offset, strerror(-rc));
+		if (segment == last && at->prev != &log->segments && last->bytes == 0)
+			last->last_epoch = segment_of(at->prev)->last_epoch;
+	}
+	log->flush.names = true;
+	return segment_begin(last, log->config.segment_bytes, error);
+}
+
+static int open_segments(struct partition_log *log, const struct log_files *found, bool closed, struct hf_error *error)
+{
+	struct log_proof proof = log->mark == NULL ? (struct log_proof){0} : log->mark->before;
+	struct log_found seen = {log->start_offset, log->start_offset, false};
+	unsigned count = 0;
+	bool rest = false;
+	int rc;
+
+	proof.closed = closed && (proof.closed || !proof.known);
+	rc = read_segments(log, found, &proof, &count, error);
+	if (rc != 0)
+		return rc;
+	if (count > 0) {
+		seen = (struct log_found){found->offsets[0], partition_log_end(log), count < found->count};
+		rest = segment_has_rest(partition_log_head(log));
+	} else if (proof.known) {
+		seen.start = seen.end = proof.start;
+	}
+	log->verdict = log_verdict_of(&proof, &seen, rest);
+	if (log->verdict.state == LOG_DAMAGED)
+		return keep_damaged(log, error);
+	if (count == 0)
+		return partition_log_add(log, log->start_offset, log->config.segment_bytes, error);
+	rc = cut_tail(log, found, count, error);
+	return rc == 0 ? begin_segments(log, error) : rc;
 }
 
 /* Reads the producers of the newest snapshot, and books the batches behind it. */
@@ -250,6 +311,7 @@ struct clearing {
 	struct hf_env *env;
 	const char *directory;
 	bool next_only; /* of segments that were made ahead */
+	bool keep_aside;
 };
 
 static void remove_file(const char *name, void *context)
@@ -259,61 +321,74 @@ static void remove_file(const char *name, void *context)
 
 	if (clearing->next_only && !next_segment_is_name(name))
 		return;
+	if (clearing->keep_aside && strstr(name, ASIDE) != NULL)
+		return;
 	snprintf(path, sizeof(path), "%s/%s", clearing->directory, name);
 	(void)hf_file_remove(clearing->env, path);
 }
 
-static int load(struct partition_log *log, bool clean, int64_t now_ms, struct hf_error *error)
+static int load(struct partition_log *log, bool closed, int64_t now_ms, struct hf_error *error)
 {
-	struct clearing leftovers = {log->env, log->directory, true};
-	struct found found = {.snapshot = -1};
+	struct clearing leftovers = {log->env, log->directory, true, false};
+	struct log_files found = {0};
 	int rc = hf_dir_make(log->env, log->directory);
 
 	if (rc != 0 && rc != -EEXIST)
 		return hf_error_set(error, rc, "cannot make the directory %s: %s", log->directory, strerror(-rc));
 	(void)hf_dir_list(log->env, log->directory, remove_file, &leftovers);
-	rc = hf_dir_list(log->env, log->directory, file_found, &found);
-	if (rc != 0)
-		hf_error_set(error, rc, "cannot read the directory %s: %s", log->directory, strerror(-rc));
-	else if (found.failed)
-		rc = hf_error_set(error, -ENOMEM, "no memory for the segments of %s", log->directory);
-	if (rc == 0) {
-		if (found.count > 0)
-			qsort(found.offsets, found.count, sizeof(*found.offsets), compare_offsets);
-		rc = open_segments(log, &found, clean, error);
-	}
+	rc = partition_log_list(log, &found, error);
+	if (rc == 0)
+		rc = open_segments(log, &found, closed, error);
 	if (rc == 0 && (load_epochs(log) != 0 || partition_log_load_producers(log, found.snapshot, now_ms) != 0))
 		rc = hf_error_set(error, -ENOMEM, "no memory for the producers of %s", log->directory);
 	free(found.offsets);
 	return rc;
 }
 
-int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config, bool clean,
-	int64_t start_offset, int64_t now_ms, struct partition_log **log_out, struct hf_error *error)
+static void set_start(struct partition_log *log)
+{
+	if (log->mark != NULL &&
+		log->mark->before.known) /* the checkpoint is a text, that a byte may have changed in */
+		log->start_offset = log->mark->before.start;
+	if (log->start_offset < segment_of(log->segments.next)->base_offset)
+		log->start_offset = segment_of(log->segments.next)->base_offset;
+	if (log->start_offset > partition_log_end(log))
+		log->start_offset = partition_log_end(log);
+}
+
+int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config,
+	struct log_mark *mark, bool closed, int64_t start_offset, int64_t now_ms, struct partition_log **log_out,
+	struct hf_error *error)
 {
 	struct partition_log *log = calloc(1, sizeof(*log));
 	int rc;
 
 	*log_out = NULL;
-	if (log == NULL)
+	if (log == NULL) {
+		log_mark_release(mark);
 		return hf_error_set(error, -ENOMEM, "no memory for the log %s", directory);
-	*log = (struct partition_log){.env = env, .config = *config, .start_offset = start_offset, .failed = true};
+	}
+	*log = (struct partition_log){
+		.env = env, .config = *config, .mark = mark, .start_offset = start_offset, .failed = true};
 	list_init(&log->segments);
 	if ((size_t)snprintf(log->directory, sizeof(log->directory), "%s", directory) >= sizeof(log->directory)) {
+		log_mark_release(mark);
 		free(log);
 		return hf_error_set(
 			error, -ENAMETOOLONG, "%.100s...: the path is too long; choose a shorter log.dirs", directory);
 	}
-	rc = load(log, clean, now_ms, error);
+	rc = load(log, closed, now_ms, error);
 	if (rc != 0) {
+		drop_all(log);
 		partition_log_close(log);
 		return rc;
 	}
-	log->failed = false;
-	if (log->start_offset < segment_of(log->segments.next)->base_offset)
-		log->start_offset = segment_of(log->segments.next)->base_offset;
-	if (log->start_offset > partition_log_end(log))
-		log->start_offset = partition_log_end(log);
+	set_start(log);
+	log->failed = log->verdict.state == LOG_DAMAGED;
+	if (!log->failed) {
+		log_mark_started(mark, log->start_offset);
+		log_mark_written(mark, partition_log_end(log));
+	}
 	*log_out = log;
 	return 0;
 }
@@ -327,7 +402,7 @@ static void drop_segments(struct partition_log *log, bool files)
 			segment_delete(segment);
 			continue;
 		}
-		if (!segment->sealed && segment_seal(segment) != 0)
+		if (!segment->sealed && log->verdict.state != LOG_DAMAGED && segment_seal(segment) != 0)
 			log_warn("broker: %s: the head cannot be trimmed", log->directory);
 		list_remove(&segment->node);
 		segment_release(segment);
@@ -339,6 +414,7 @@ static void drop_segments(struct partition_log *log, bool files)
 static void log_free(struct partition_log *log)
 {
 	flusher_remove(log);
+	log_mark_release(log->mark);
 	producer_state_free(&log->producers);
 	leader_epochs_free(&log->epochs);
 	free(log);
@@ -350,13 +426,15 @@ int partition_log_close(struct partition_log *log)
 
 	if (log == NULL)
 		return 0;
-	rc = log->failed ? -EIO : 0;
+	rc = log->failed && log->verdict.state != LOG_DAMAGED ? -EIO : 0;
 	if (!log->failed) {
 		partition_log_write_snapshot(log);
 		write_epochs(log);
 		rc = flusher_flush(log);
 		if (rc != 0)
 			log_error("broker: %s cannot be synced: %s", log->directory, strerror(-rc));
+		else
+			log_mark_closed(log->mark);
 	}
 	drop_segments(log, false);
 	log_free(log);
@@ -365,9 +443,49 @@ int partition_log_close(struct partition_log *log)
 
 void partition_log_clear(struct hf_env *env, const char *directory)
 {
-	struct clearing clearing = {env, directory, false};
+	struct clearing clearing = {env, directory, false, false};
 
 	(void)hf_dir_list(env, directory, remove_file, &clearing); /* a directory that is not there is clear */
+}
+
+int partition_log_clear_aside(struct hf_env *env, const char *directory, struct hf_error *error)
+{
+	struct clearing clearing = {env, directory, false, true};
+	struct partition_log shell = {.env = env};
+	struct log_files files;
+	int rc;
+
+	if ((size_t)snprintf(shell.directory, sizeof(shell.directory), "%s", directory) >= sizeof(shell.directory))
+		return hf_error_set(error, -ENAMETOOLONG, "%.100s...: the path is too long", directory);
+	rc = partition_log_list(&shell, &files, error);
+	for (unsigned i = 0; i < files.count && rc == 0; i++) {
+		struct segment *segment;
+		bool some;
+
+		rc = segment_open(env, directory, files.offsets[i], 0, SEGMENT_HEAD, SEGMENT_WHOLE, &segment, error);
+		if (rc != 0)
+			break;
+		some = segment->bytes > 0 || segment_has_rest(segment);
+		segment_release(segment);
+		if (!some)
+			continue;
+		log_error("broker: %s has records of a topic that is not known; they are kept in files *" ASIDE,
+			directory);
+		rc = partition_log_set_aside(&shell, files.offsets[i], ASIDE, error);
+	}
+	free(files.offsets);
+	if (rc == -ENOENT)
+		return 0; /* there is no directory */
+	if (rc == 0)
+		(void)hf_dir_list(env, directory, remove_file, &clearing);
+	return rc;
+}
+
+int partition_log_probe(struct partition_log *log, struct hf_error *error)
+{
+	int rc = segment_probe(partition_log_head(log), PROBE_BYTES);
+
+	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot make pages of %s: %s", log->directory, strerror(-rc));
 }
 
 void partition_log_remove(struct partition_log *log)
@@ -375,6 +493,8 @@ void partition_log_remove(struct partition_log *log)
 	int rc;
 
 	drop_segments(log, true);
+	log_mark_free(log->mark);
+	log->mark = NULL;
 	partition_log_clear(log->env, log->directory);
 	rc = hf_dir_remove(log->env, log->directory);
 	if (rc != 0)

@@ -48,6 +48,7 @@ const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int3
 
 	while (wrong == NULL && bytes > 0)
 		bytes -= accept_one(log, bytes, leader_epoch, now_ms, &wrong);
+	log_mark_written(log->mark, partition_log_end(log));
 	partition_log_look_ahead(log);
 	flusher_look(log);
 	return wrong;
@@ -62,6 +63,7 @@ void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t 
 		continue;
 	if (head->bytes < place)
 		memset(head->map + head->bytes, 0, place - head->bytes);
+	log_mark_written(log->mark, partition_log_end(log));
 	flusher_look(log);
 }
 
@@ -90,7 +92,7 @@ static void snapshot_found(const char *name, void *context)
 	(void)hf_file_remove(snapshots->log->env, path);
 }
 
-static int forget_behind(struct partition_log *log, int64_t now_ms, struct hf_error *error)
+int partition_log_forget_behind(struct partition_log *log, int64_t now_ms, struct hf_error *error)
 {
 	struct snapshots snapshots = {.log = log, .newest = -1, .end = partition_log_end(log)};
 
@@ -102,9 +104,17 @@ static int forget_behind(struct partition_log *log, int64_t now_ms, struct hf_er
 	return 0;
 }
 
+/* Of the batch that begins at this place; the tail's is the end. */
+static int64_t offset_at(const struct segment *segment, uint32_t place)
+{
+	struct batch batch;
+
+	return segment_at(segment, place, &batch) ? batch.base_offset : segment->next_offset;
+}
+
 /* The log went on in this segment; its head is what comes behind `place`. A file that is registered keeps its length,
  * and what may still be written into it belongs to no other (R-B14). */
-static int make_head(
+int partition_log_make_head(
 	struct partition_log *log, struct segment *segment, uint32_t place, uint32_t capacity, struct hf_error *error)
 {
 	int rc;
@@ -112,6 +122,9 @@ static int make_head(
 	if (segment->pins > 0)
 		return hf_error_set(error, -EBUSY, "segment %lld of %s is still registered",
 			(long long)segment->base_offset, log->directory);
+	rc = log_mark_lower(log->mark, offset_at(segment, place));
+	if (rc != 0)
+		return hf_error_set(error, rc, "cannot sync the mark of %s: %s", log->directory, strerror(-rc));
 	while (partition_log_head(log) != segment)
 		segment_delete(partition_log_head(log));
 	rc = segment_reopen(&segment, place, capacity, error);
@@ -142,23 +155,31 @@ int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t no
 	if (offset < segment->next_offset && !segment_find(segment, offset, &place, &batch))
 		return hf_error_set(
 			error, -EBADMSG, "%s has no batch at offset %lld", log->directory, (long long)offset);
-	rc = make_head(log, segment, place, log->config.segment_bytes, error);
+	rc = partition_log_make_head(log, segment, place, log->config.segment_bytes, error);
 	if (rc != 0)
 		return rc;
 	if (log->start_offset > partition_log_end(log))
 		log->start_offset = partition_log_end(log);
-	return forget_behind(log, now_ms, error);
+	return partition_log_forget_behind(log, now_ms, error);
 }
 
 int partition_log_cut_epochs(struct partition_log *log, int32_t most, int64_t now_ms, struct hf_error *error)
 {
 	const struct leader_epochs *epochs = &log->epochs;
+	struct segment *segment;
 	unsigned i = epochs->count;
+	uint32_t place;
 
 	while (i > 0 && epochs->at[i - 1].epoch > most)
 		i--;
 	if (i == epochs->count)
 		return 0;
+	if (log->mark != NULL && epochs->at[i].start_offset < log_verdict_proven(&log->mark->before) &&
+		partition_log_locate(log, epochs->at[i].start_offset, &segment, &place)) {
+		partition_log_found_damage(
+			log, segment, place, epochs->at[i].start_offset, "the batch has an epoch that no leader had");
+		return hf_error_set(error, -EBADMSG, "%s is damaged", log->directory);
+	}
 	log_error("broker: %s is cut at offset %lld: batches from there on have leader epochs up to %d, and no leader "
 		  "had one above %d",
 		log->directory, (long long)epochs->at[i].start_offset, epochs->at[epochs->count - 1].epoch, most);
@@ -186,8 +207,12 @@ int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_e
 {
 	struct snapshots snapshots = {.log = log, .newest = -1, .end = -1};
 	struct segment *first;
-	int rc = make_first(log, offset, &first, error);
+	int rc = log_mark_lower(log->mark, 0);
 
+	if (rc != 0)
+		hf_error_set(error, rc, "cannot sync the mark of %s: %s", log->directory, strerror(-rc));
+	else
+		rc = make_first(log, offset, &first, error);
 	if (rc != 0) {
 		log->failed = true;
 		return rc;
@@ -203,6 +228,7 @@ int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_e
 	(void)hf_dir_list(log->env, log->directory, snapshot_found, &snapshots);
 	flusher_cut(log);
 	log->start_offset = offset;
+	log_mark_restarted(log->mark, offset);
 	return 0;
 }
 
@@ -219,14 +245,14 @@ int partition_log_arrange(
 	/* The leader has not rolled there. */
 	if (head->base_offset > base_offset && head->bytes == 0 && head->node.prev != &log->segments) {
 		before = segment_of(head->node.prev);
-		rc = make_head(log, before, before->bytes, capacity, error);
+		rc = partition_log_make_head(log, before, before->bytes, capacity, error);
 		head = partition_log_head(log);
 	}
 	if (rc == 0 && (head->base_offset != base_offset || head->bytes != place))
 		return hf_error_set(
 			error, -EXDEV, "the head of %s is at another place than the leader's", log->directory);
 	if (rc == 0 && (head->sealed || head->capacity < capacity))
-		rc = make_head(log, head, head->bytes, capacity, error);
+		rc = partition_log_make_head(log, head, head->bytes, capacity, error);
 	return rc;
 }
 

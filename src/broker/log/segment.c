@@ -50,6 +50,18 @@ bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place
 	return false;
 }
 
+void segment_find_break(const struct segment *segment, uint32_t *place_out, int64_t *offset_out)
+{
+	struct batch batch;
+
+	*place_out = 0;
+	*offset_out = segment->base_offset;
+	while (segment_at(segment, *place_out, &batch) && batch.base_offset == *offset_out) {
+		*offset_out = batch_next_offset(&batch);
+		*place_out += (uint32_t)batch.length;
+	}
+}
+
 bool segment_find_time(const struct segment *segment, int64_t timestamp_ms, int64_t offset, uint32_t *place_out,
 	struct batch *batch_out)
 {
@@ -105,13 +117,22 @@ static uint32_t whole_pages(uint32_t bytes)
 	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+static int populate(struct segment *segment, uint32_t more)
+{
+	int rc = hf_mem_populate(segment->env, segment->map + segment->populated, more);
+
+	if (rc == 0)
+		segment->populated += more;
+	/* The kernel says EFAULT where the file system has no block for a page. */
+	return rc == -EFAULT || rc == -ENOMEM ? -ENOSPC : rc;
+}
+
 int segment_prepare(struct segment *segment, uint32_t bytes)
 {
 	uint32_t quarter = whole_pages(segment->capacity / 4),
 		 least = quarter < POPULATE_BYTES ? quarter : POPULATE_BYTES;
 	uint64_t end = (uint64_t)segment->bytes + bytes;
 	uint32_t more;
-	int rc;
 
 	ensure(segment_fits(segment, bytes));
 	if (end <= segment->populated)
@@ -120,11 +141,14 @@ int segment_prepare(struct segment *segment, uint32_t bytes)
 	more = more < least ? least : whole_pages(more);
 	if (more > segment->capacity - segment->populated)
 		more = segment->capacity - segment->populated;
-	rc = hf_mem_populate(segment->env, segment->map + segment->populated, more);
-	if (rc == 0)
-		segment->populated += more;
-	/* The kernel says EFAULT where the file system has no block for a page. */
-	return rc == -EFAULT || rc == -ENOMEM ? -ENOSPC : rc;
+	return populate(segment, more);
+}
+
+int segment_probe(struct segment *segment, uint32_t bytes)
+{
+	ensure(segment->bytes == 0);
+	bytes = bytes < segment->capacity ? bytes : segment->capacity;
+	return bytes <= segment->populated ? 0 : populate(segment, bytes - segment->populated);
 }
 
 /* ---- pages by a helper thread ---- */
@@ -222,61 +246,157 @@ static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_of
 	}
 }
 
-static int segment_map(
-	struct segment *segment, uint64_t bytes, enum hf_map how, const char *path, struct hf_error *error)
+static int segment_map(struct segment *segment, uint64_t bytes, struct hf_error *error)
 {
+	char path[SEGMENT_PATH_BYTES];
+	struct hf_error why;
 	void *map;
 	int rc;
 
+	segment_path(segment, "log", path);
 	if (bytes > INT32_MAX)
 		return hf_error_set(error, -EFBIG, "%s has %llu bytes, more than any segment; move it away", path,
 			(unsigned long long)bytes);
+	if (segment->map != NULL)
+		hf_mem_free(segment->env, segment->map);
+	segment->map = NULL;
 	segment->capacity = (uint32_t)bytes;
 	if (bytes == 0)
 		return 0;
-	rc = hf_mem_map_file(segment->env, segment->file, 0, (size_t)bytes, how, &map, error);
-	if (rc == 0)
-		segment->map = map;
-	return rc;
+	rc = hf_mem_map_file(segment->env, segment->file, 0, (size_t)bytes, HF_MAP_SPARSE, &map, &why);
+	if (rc != 0)
+		return hf_error_set(error, rc, "%s: %s", path, why.text);
+	segment->map = map;
+	return 0;
 }
 
-/* Reads what the file has; of a head, zeroes what lies behind and makes it as long as it may become. */
-static int segment_load(struct segment *segment, uint32_t capacity, int64_t end_offset, enum segment_trust trust,
-	uint64_t *cut_out, struct hf_error *error)
+/* Finds the end of what is stored, and fills holes before it: a load from one may fail by a full disk. */
+static int segment_find_stored(struct segment *segment, struct hf_error *error)
+{
+	char path[SEGMENT_PATH_BYTES];
+	uint64_t from = 0, begin, end;
+	int rc;
+
+	while ((rc = hf_file_next_data(segment->file, from, &begin, &end)) == 0 && from < segment->capacity) {
+		begin = begin < segment->capacity ? begin : segment->capacity;
+		end = end < segment->capacity ? end : segment->capacity;
+		from = from / PAGE_BYTES * PAGE_BYTES;
+		if (begin / PAGE_BYTES * PAGE_BYTES > from)
+			rc = hf_mem_populate(segment->env, segment->map + from, begin / PAGE_BYTES * PAGE_BYTES - from);
+		if (rc != 0)
+			break;
+		segment->stored = (uint32_t)end;
+		from = end;
+	}
+	if (rc == 0 || rc == -ENXIO)
+		return 0;
+	segment_path(segment, "log", path);
+	return hf_error_set(error, rc, "cannot read %s: %s", path, strerror(rc == -EFAULT ? ENOSPC : -rc));
+}
+
+static int segment_load(struct segment *segment, int64_t end_offset, enum segment_trust trust, struct hf_error *error)
 {
 	int64_t size = hf_file_bytes(segment->file);
-	bool head = end_offset == SEGMENT_HEAD, grows = head && size < capacity;
 	char path[SEGMENT_PATH_BYTES];
-	uint32_t bytes;
 	int rc;
 
 	segment_path(segment, "log", path);
 	if (size < 0)
 		return hf_error_set(error, (int)size, "cannot read the size of %s: %s", path, strerror((int)-size));
-	if (grows) {
-		rc = hf_file_resize(segment->file, capacity);
-		if (rc != 0)
-			return hf_error_set(
-				error, rc, "cannot make %s %u bytes long: %s", path, capacity, strerror(-rc));
-	}
-	/* segment_prepare fills what lies behind, in small steps. What a crash left long is read to its end. */
-	rc = segment_map(segment, grows ? capacity : (uint64_t)size, grows ? HF_MAP_SPARSE : HF_MAP_WRITE, path, error);
+	rc = segment_map(segment, (uint64_t)size, error);
+	if (rc == 0)
+		rc = segment_find_stored(segment, error);
 	if (rc != 0)
 		return rc;
-	bytes = (uint32_t)size;
-	segment_scan(segment, bytes, end_offset, trust == SEGMENT_CHECK);
+	segment_scan(segment, segment->stored, end_offset, trust == SEGMENT_CHECK);
+	segment->checked = trust == SEGMENT_CHECK;
 	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
-	if (cut_out != NULL)
-		*cut_out = bytes - segment->bytes;
-	if (segment->bytes == bytes || !head)
-		return 0;
+	return 0;
+}
+
+int segment_begin(struct segment *segment, uint32_t capacity, struct hf_error *error)
+{
+	char path[SEGMENT_PATH_BYTES];
+	int rc;
+
+	ensure(segment->holds == 1);
+	capacity = capacity < segment->bytes ? segment->bytes : capacity;
 	/* Zeros without writing them: the file ends at the tail, and is long again. */
 	rc = hf_file_resize(segment->file, segment->bytes);
 	if (rc == 0)
-		rc = hf_file_resize(segment->file, segment->capacity);
+		rc = hf_file_resize(segment->file, capacity);
+	segment_path(segment, "log", path);
 	if (rc != 0)
-		hf_error_set(error, rc, "cannot zero the end of %s: %s", path, strerror(-rc));
-	return rc;
+		return hf_error_set(error, rc, "cannot make %s %u bytes long: %s", path, capacity, strerror(-rc));
+	segment->sealed = false;
+	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
+	return segment_map(segment, capacity, error);
+}
+
+/* ---- what lies behind the last batch ---- */
+
+static size_t without_zeros(const uint8_t *at, size_t bytes)
+{
+	while (bytes > 0 && at[bytes - 1] == 0)
+		bytes--;
+	return bytes;
+}
+
+/* What a piece of it has, up to the last byte that is not zero; `to` NULL: nothing is written. 1: there was one. */
+static int piece_of_rest(const uint8_t *piece, size_t bytes, uint64_t at, struct hf_file *to)
+{
+	size_t some = without_zeros(piece, bytes);
+	ssize_t put = some == 0 || to == NULL ? (ssize_t)some : hf_file_write_at(to, piece, some, at);
+
+	return put < 0 ? (int)put : (size_t)put < some ? -ENOSPC : some > 0;
+}
+
+/* 1: bytes other than zero lie there; `to` has them then, unless it is NULL. */
+static int each_rest(const struct segment *segment, uint32_t place, struct hf_file *to)
+{
+	uint8_t piece[PAGE_BYTES];
+	uint64_t from = place, begin, end;
+	int found = 0, rc;
+
+	while (hf_file_next_data(segment->file, from, &begin, &end) == 0) {
+		for (from = begin; from < end;) {
+			size_t bytes = end - from < sizeof(piece) ? (size_t)(end - from) : sizeof(piece);
+			ssize_t n = hf_file_read_at(segment->file, piece, bytes, from);
+
+			if (n <= 0)
+				return n < 0 ? (int)n : found;
+			rc = piece_of_rest(piece, (size_t)n, from - place, to);
+			if (rc < 0 || (rc > 0 && to == NULL))
+				return rc;
+			found |= rc;
+			from += (uint64_t)n;
+		}
+	}
+	rc = to == NULL ? 0 : hf_file_resize(to, from - place);
+	return rc == 0 ? found : rc;
+}
+
+bool segment_has_rest(const struct segment *segment)
+{
+	return segment->file != NULL && each_rest(segment, segment->bytes, NULL) != 0;
+}
+
+int segment_keep_rest(const struct segment *segment, uint32_t place, const char *ending, struct hf_error *error)
+{
+	char path[SEGMENT_PATH_BYTES + 48];
+	struct hf_file *to;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/%020lld.log%s", segment->directory, (long long)segment->base_offset, ending);
+	rc = hf_file_open(segment->env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &to);
+	if (rc == 0) {
+		rc = each_rest(segment, place, to);
+		rc = rc < 0 ? rc : hf_file_sync(to);
+		hf_file_close(to);
+	}
+	if (rc == 0)
+		rc = hf_dir_sync(segment->env, segment->directory);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot write %s: %s", path, strerror(-rc));
 }
 
 /* NULL: no memory. The directory's path is not too long. */
@@ -296,6 +416,7 @@ static struct segment *segment_new(
 		.index_interval = index_interval,
 		.max_timestamp_ms = INT64_MIN,
 		.max_timestamp_offset = base_offset,
+		.checked = true,
 		.holds = 1};
 	list_init(&segment->node);
 	snprintf(segment->directory, sizeof(segment->directory), "%s", directory);
@@ -319,9 +440,18 @@ struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t
 	return segment;
 }
 
-int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
-	uint32_t index_interval, int64_t end_offset, enum segment_trust trust, struct segment **segment_out,
-	uint64_t *cut_out, struct hf_error *error)
+struct segment *segment_absent(struct hf_env *env, const char *directory, int64_t base_offset)
+{
+	struct segment *segment = segment_new(env, directory, base_offset, 0);
+
+	if (segment != NULL)
+		segment->sealed = true;
+	return segment;
+}
+
+/* With its file, nothing of which is read yet. */
+static int segment_create(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
+	unsigned flags, struct segment **segment_out, struct hf_error *error)
 {
 	struct segment *segment;
 	char path[SEGMENT_PATH_BYTES];
@@ -335,19 +465,42 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 	if (segment == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for a segment of %s", directory);
 	segment_path(segment, "log", path);
-	rc = hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE, &segment->file);
-	if (rc != 0)
-		hf_error_set(error, rc, "cannot open %s: %s", path, strerror(-rc));
-	else
-		rc = segment_load(segment, capacity, end_offset, trust, cut_out, error);
-	if (rc == 0 && end_offset != SEGMENT_HEAD)
-		rc = segment_seal(segment);
-	if (rc != 0) {
-		segment_release(segment);
-		return rc;
+	rc = hf_file_open(env, path, flags, &segment->file);
+	if (rc == 0) {
+		*segment_out = segment;
+		return 0;
 	}
-	*segment_out = segment;
-	return 0;
+	segment_release(segment);
+	return hf_error_set(error, rc, "cannot open %s: %s", path, strerror(-rc));
+}
+
+int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
+	int64_t end_offset, enum segment_trust trust, struct segment **segment_out, struct hf_error *error)
+{
+	int rc = segment_create(env, directory, base_offset, index_interval, HF_FILE_WRITE, segment_out, error);
+
+	if (rc == 0)
+		rc = segment_load(*segment_out, end_offset, trust, error);
+	if (rc != 0 && *segment_out != NULL) {
+		segment_release(*segment_out);
+		*segment_out = NULL;
+	}
+	return rc;
+}
+
+int segment_make(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
+	uint32_t index_interval, struct segment **segment_out, struct hf_error *error)
+{
+	int rc = segment_create(
+		env, directory, base_offset, index_interval, HF_FILE_WRITE | HF_FILE_CREATE, segment_out, error);
+
+	if (rc == 0)
+		rc = segment_begin(*segment_out, capacity, error);
+	if (rc != 0 && *segment_out != NULL) {
+		segment_release(*segment_out);
+		*segment_out = NULL;
+	}
+	return rc;
 }
 
 /* ---- the end ---- */
@@ -412,12 +565,15 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 	if (rc != 0)
 		return hf_error_set(error, rc, "cannot shorten segment %lld in %s: %s", (long long)old->base_offset,
 			old->directory, strerror(-rc));
-	rc = segment_open(old->env, old->directory, old->base_offset, capacity < place ? place : capacity,
-		old->index_interval, SEGMENT_HEAD, SEGMENT_WHOLE, &again, NULL, error);
+	rc = segment_open(old->env, old->directory, old->base_offset, old->index_interval, SEGMENT_HEAD, SEGMENT_WHOLE,
+		&again, error);
+	if (rc == 0 && (rc = segment_begin(again, capacity, error)) != 0)
+		segment_release(again);
 	if (rc != 0) {
 		(void)hf_file_resize(old->file, old->capacity); /* a read of what is gone finds zeros */
 		return rc;
 	}
+	again->checked = old->checked;
 	list_insert_before(&old->node, &again->node);
 	list_remove(&old->node);
 	segment_release(old);

@@ -27,6 +27,7 @@ struct segment {
 	struct hf_file *file;
 	uint8_t *map;
 	uint32_t capacity;  /* bytes mapped */
+	uint32_t stored;    /* when it was opened: the end of what its file has that is no hole */
 	uint32_t bytes;     /* the tail: behind the last committed batch */
 	uint32_t populated; /* bytes whose pages exist */
 	int64_t base_offset, next_offset;
@@ -35,22 +36,33 @@ struct segment {
 	uint32_t index_interval, since_index;
 	int64_t max_timestamp_ms, max_timestamp_offset, first_timestamp_ms;
 	unsigned holds, pins;
+	bool checked;       /* its batches were verified by this process, or written by it */
 	bool sealed, ahead; /* ahead: a helper thread makes pages, or could not */
 };
 
 /* The part of the file that is trusted without a check. */
 enum segment_trust {
 	SEGMENT_WHOLE, /* it was sealed or closed in order: CRCs are not looked at */
-	SEGMENT_CHECK, /* batches are verified, and what lies behind the last right one is zeroed */
+	SEGMENT_CHECK, /* batches are verified */
 };
 
 #define SEGMENT_HEAD INT64_MAX
-/* Makes or opens the segment at this base offset. `end_offset`: SEGMENT_HEAD, or where the next one begins: what its
- * file has from there on is no part of the log. `capacity`: of a head; what a sealed one has is kept. *cut_out (NULL is
- * legal): bytes that were not right and are zero now. */
-int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
-	uint32_t index_interval, int64_t end_offset, enum segment_trust trust, struct segment **segment_out,
-	uint64_t *cut_out, struct hf_error *error);
+/* Opens the segment at this base offset and reads it up to the first batch that is not right; the file stays as it is.
+ * `end_offset`: SEGMENT_HEAD, or where the next one begins: what its file has from there on is no part of the log. It
+ * takes no records until segment_begin. -ENOENT: there is none; its path is in the error. */
+int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
+	int64_t end_offset, enum segment_trust trust, struct segment **segment_out, struct hf_error *error);
+/* A new one at this base offset, empty, which takes records. */
+int segment_make(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
+	uint32_t index_interval, struct segment **segment_out, struct hf_error *error);
+/* A place for one that has no file. NULL: no memory. */
+struct segment *segment_absent(struct hf_env *env, const char *directory, int64_t base_offset);
+/* Makes it a head of `capacity` bytes, with zeros behind its last batch. Nothing else has it yet. */
+int segment_begin(struct segment *segment, uint32_t capacity, struct hf_error *error);
+/* Whether bytes other than zero lie behind the last batch. A read that fails counts as such. */
+bool segment_has_rest(const struct segment *segment);
+/* Copies what lies behind `place` into another file, named as this one and `ending`; durable on return. */
+int segment_keep_rest(const struct segment *segment, uint32_t place, const char *ending, struct hf_error *error);
 /* The same of a file that was made under another path: empty, and not mapped yet. NULL: no memory, or it cannot have
  * the name; the file stays the caller's. */
 struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
@@ -71,6 +83,8 @@ void segment_delete_replaced(struct segment *segment);
 bool segment_fits(const struct segment *segment, uint32_t bytes);
 /* Makes the pages for `bytes` behind the tail; -ENOSPC and others: the disk is full. */
 int segment_prepare(struct segment *segment, uint32_t bytes);
+/* The same of the first `bytes` of an empty head alone: whether there is room at all. */
+int segment_probe(struct segment *segment, uint32_t bytes);
 /* A helper thread makes those below `end` that segment_prepare would make (R-B26). NULL: there is none. */
 void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, uint32_t end);
 /* The number of bytes from its begin that have pages: a load from behind them may fail by a full disk. */
@@ -89,6 +103,8 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out);
 /* The batch that begins at this place; false: the tail, or bytes that are no batch any more. */
 bool segment_at(const struct segment *segment, uint32_t place, struct batch *batch_out);
+/* The first place, and its offset, where the headers of batches do not follow each other; or the tail. */
+void segment_find_break(const struct segment *segment, uint32_t *place_out, int64_t *offset_out);
 /* The first batch that ends at or behind `offset` and whose largest timestamp is at least this; false: none. */
 bool segment_find_time(const struct segment *segment, int64_t timestamp_ms, int64_t offset, uint32_t *place_out,
 	struct batch *batch_out);

@@ -91,6 +91,24 @@ static int32_t last_epoch(const struct partition_log *log)
 	return log->epochs.count == 0 ? -1 : log->epochs.at[log->epochs.count - 1].epoch;
 }
 
+/* Another replica leads, which a majority of the controller has elected: what is damaged here is fetched from it
+ * (R-D7). false: not yet. */
+static bool mend(struct replica *replica)
+{
+	struct partition_log *log = replica->partition->log;
+	struct hf_error error;
+	uint64_t more;
+	int rc = partition_log_is_damaged(log)
+			 ? partition_log_cut_damage(log, broker_now_ms(broker_of(replica)), &error)
+			 : 0;
+
+	if (rc == -EBUSY)
+		return false;
+	if (rc != 0 && log_limit_allows(&replica->follow.refusals, hf_loop_now_ns(broker_of(replica)->loop), &more))
+		log_error("broker: %s-%d stays damaged: %s", replica->topic, replica->partition->index, error.text);
+	return true;
+}
+
 static void join(struct replica *replica)
 {
 	struct follow *follow = &replica->follow;
@@ -101,6 +119,8 @@ static void join(struct replica *replica)
 	follow->attempt++; /* replies to an earlier one may still come */
 	if (follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
 		return; /* at a later tick */
+	if (!mend(replica))
+		return;
 	follow->asked_ns = hf_loop_now_ns(broker_of(replica)->loop);
 	follow->incarnation = broker_of(replica)->quorum.incarnation;
 	message = (struct kafka_replica_message){.attempt = follow->attempt,

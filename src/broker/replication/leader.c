@@ -189,18 +189,26 @@ static void drop_laggards(struct replica *replica, uint64_t now_ns)
 
 /* ---- a follower's place ---- */
 
-/* What lies in the log is not what was committed: a holder has changed it within its extent. Others have it right. */
-static void give_up(struct replica *replica, int64_t offset)
+/* What lies in the log is not what was committed: a holder has changed it within its extent, or the disk has. Others
+ * have it right. */
+static void give_up(struct replica *replica, const struct segment *segment, uint32_t place, int64_t offset)
 {
 	struct partition *partition = replica->partition;
 
 	if (partition->log->failed)
 		return;
-	partition->log->failed = true;
-	log_error("broker: %s-%d takes no more records: what lies at offset %lld was changed after it had been "
-		  "committed; start the broker again, which cuts it off",
-		replica->topic, partition->index, (long long)offset);
+	partition_log_found_damage(
+		partition->log, segment, place, offset, "it was changed after it had been committed");
 	partition_take_back(partition);
+}
+
+static void give_up_at_break(struct replica *replica, const struct segment *segment)
+{
+	uint32_t place;
+	int64_t offset;
+
+	segment_find_break(segment, &place, &offset);
+	give_up(replica, segment, place, offset);
 }
 
 static void push_end(struct push *push)
@@ -285,7 +293,7 @@ static void place_at(struct push *push, int64_t offset)
 	if (partition_log_locate(log, offset, &segment, &place)) {
 		/* A follower that has refused it joins where it lies. */
 		if (place < segment->bytes && !is_as_committed(log, segment, place, offset)) {
-			give_up(push->replica, offset);
+			give_up(push->replica, segment, place, offset);
 			return;
 		}
 		if (place == segment->bytes && segment != partition_log_head(log)) {
@@ -296,7 +304,7 @@ static void place_at(struct push *push, int64_t offset)
 		return;
 	}
 	if (place == segment->bytes && offset >= segment->base_offset && offset < segment->next_offset) {
-		give_up(push->replica, offset); /* what lies before it leads elsewhere */
+		give_up_at_break(push->replica, segment); /* what lies before it leads elsewhere */
 		return;
 	}
 	if (offset >= segment->base_offset) { /* within a batch: it goes back to the beginning of the segment */
@@ -417,8 +425,8 @@ static bool push_one(struct push *push)
 		if (first > 0 && segment_at(push->segment, push->place, &batch)) {
 			send_place(push, push->segment, push->place, batch.base_offset, first);
 		} else {
+			give_up_at_break(replica, push->segment);
 			push_end(push);
-			give_up(replica, push->acked);
 		}
 		return false;
 	}
@@ -452,11 +460,28 @@ static void cut_epochs(struct replica *replica)
 	int64_t now_ms = broker_now_ms(broker_of(replica));
 	struct hf_error error;
 
-	if (partition_log_cut_epochs(log, replica->epoch, now_ms, &error) == 0)
+	if (partition_log_cut_epochs(log, replica->epoch, now_ms, &error) == 0 || partition_log_is_damaged(log))
 		return;
 	log->failed = true;
 	log_error("broker: %s-%d takes no more records: %s; start the broker again", replica->topic,
 		replica->partition->index, error.text);
+}
+
+/* A damaged log does not lead (R-D7), unless the topic takes what is there. */
+static bool is_whole(struct replica *replica)
+{
+	const struct broker *broker = broker_of(replica);
+	const struct controller_topic *topic = controller_find_id(&broker->controller, replica->topic_id);
+	struct partition_log *log = replica->partition->log;
+	struct hf_error error;
+
+	if (!partition_log_is_damaged(log))
+		cut_epochs(replica);
+	if (partition_log_is_damaged(log) && topic != NULL &&
+		topic_config_unclean_election(&topic->config, broker->controller.unclean_election) &&
+		partition_log_cut_damage(log, broker_now_ms(broker), &error) != 0)
+		log_error("broker: %s-%d: %s", replica->topic, replica->partition->index, error.text);
+	return !partition_log_is_damaged(log);
 }
 
 void leader_begin(struct replica *replica)
@@ -464,7 +489,8 @@ void leader_begin(struct replica *replica)
 	struct partition *partition = replica->partition;
 	uint64_t now_ns = hf_loop_now_ns(broker_of(replica)->loop);
 
-	cut_epochs(replica);
+	if (!is_whole(replica))
+		return;
 	partition->leads = true;
 	partition->epoch_start = partition_log_end(partition->log);
 	for (unsigned i = 0; i < voters(replica); i++)
@@ -519,6 +545,13 @@ static void tell_progress(struct push *push)
 void leader_tick(struct replica *replica, uint64_t now_ns)
 {
 	int64_t leo = partition_log_end(replica->partition->log);
+
+	if (partition_log_is_damaged(replica->partition->log)) {
+		if (replica->partition->leads)
+			leader_end(replica);
+		resign(replica, now_ns);
+		return;
+	}
 
 	for (unsigned i = 0; i < voters(replica); i++) {
 		struct push *push = &replica->pushes[i];

@@ -160,7 +160,7 @@ static void settle(struct replica *replica)
 
 	if (replica->epoch == epoch)
 		return;
-	if (partition->leads)
+	if (partition->leads || replica->asking)
 		leader_end(replica);
 	else if (!follower_end(replica))
 		return;
@@ -170,7 +170,8 @@ static void settle(struct replica *replica)
 	partition->leader_epoch = epoch;
 	if (replica->known.leader == broker->config.node_id) {
 		leader_begin(replica);
-		leader_know(replica);
+		if (partition->leads)
+			leader_know(replica);
 	} else if (replica->known.leader >= 0)
 		follower_begin(replica);
 }
@@ -297,6 +298,13 @@ static bool replication_arm(struct hf_poller *poller)
 	return replication_poll(poller, hf_loop_now_ns(replication->broker->loop)) == HF_IDLE;
 }
 
+/* The controller wants it to lead, and its log is damaged. */
+static bool is_declined(const struct replica *replica)
+{
+	return partition_log_is_damaged(replica->partition->log) && replica->epoch == replica->known.leader_epoch &&
+	       replica->known.leader == replica->replication->broker->config.node_id;
+}
+
 static void tick(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct replication *replication = container_of(timer, struct replication, timer);
@@ -305,7 +313,7 @@ static void tick(struct hf_timer *timer, uint64_t now_ns)
 		struct replica *replica = container_of(at, struct replica, node);
 
 		settle(replica);
-		if (replica->partition->leads)
+		if (replica->partition->leads || is_declined(replica))
 			leader_tick(replica, now_ns);
 		else
 			follower_tick(replica, now_ns);

@@ -43,8 +43,9 @@ static bool fill_partitions(struct request *request, const struct controller_top
 	for (int32_t i = 0; i < from->partitions; i++) {
 		const struct controller_partition *known = &from->at[i];
 		struct kafka_metadata_response_metadata_response_partition *at = &to->partitions.at[i];
+		const struct partition *here = topics_partition(&broker->topics, request_text(from->name), i);
 		bool failed = known->leader == broker->config.node_id && broker_is_member(broker) &&
-			      topics_partition(&broker->topics, request_text(from->name), i) == NULL;
+			      (here == NULL || partition_log_is_damaged(here->log));
 		struct controller_set offline;
 
 		find_offline(broker, &known->replicas, &offline);

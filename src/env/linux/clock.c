@@ -2,6 +2,8 @@
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -27,6 +29,29 @@ uint64_t linux_boot_ns(struct hf_env *env)
 {
 	(void)env;
 	return read_clock(CLOCK_BOOTTIME);
+}
+
+/* "6f1d...-...": 32 digits, and hyphens. */
+bool linux_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES])
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	unsigned digits = 0;
+	int c;
+
+	(void)env;
+	while (file != NULL && digits < 2 * HF_BOOT_ID_BYTES && (c = fgetc(file)) != EOF) {
+		int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+
+		if (digit < 0)
+			continue;
+		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | digit);
+		digits++;
+	}
+	if (file != NULL)
+		fclose(file);
+	if (digits < 2 * HF_BOOT_ID_BYTES)
+		memset(id, 0, HF_BOOT_ID_BYTES);
+	return digits == 2 * HF_BOOT_ID_BYTES;
 }
 
 uint64_t linux_wall_ns(struct hf_env *env)

@@ -48,6 +48,32 @@ static int file_mode(struct hf_file *file)
 	return fstat(fd_of(file), &stat) == 0 ? (int)(stat.st_mode & 07777) : -errno;
 }
 
+static int file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out)
+{
+	struct stat stat;
+
+	if (fstat(fd_of(file), &stat) != 0)
+		return -errno;
+	*device_out = stat.st_dev;
+	*inode_out = stat.st_ino;
+	return 0;
+}
+
+/* A file system without holes has the whole file as one part. */
+static int file_next_data(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out)
+{
+	off_t begin = lseek(fd_of(file), (off_t)from, SEEK_DATA), end;
+
+	if (begin < 0)
+		return -errno;
+	end = lseek(fd_of(file), begin, SEEK_HOLE);
+	if (end < 0)
+		return -errno;
+	*begin_out = (uint64_t)begin;
+	*end_out = (uint64_t)end;
+	return 0;
+}
+
 static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)
 {
 	size_t done = 0;
@@ -113,6 +139,8 @@ static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
 	.mode = file_mode,
+	.identity = file_identity,
+	.next_data = file_next_data,
 	.read_at = file_read_at,
 	.write_at = file_write_at,
 	.resize = file_resize,

@@ -23,6 +23,7 @@ static struct world_ops host_ops = {
 	.now_ns = linux_now_ns,
 	.pause = linux_pause,
 	.boot_ns = linux_boot_ns,
+	.boot_id = linux_boot_id,
 	.wall_ns = linux_wall_ns,
 	.entropy = linux_entropy,
 	.addr_is_local = linux_addr_is_local,

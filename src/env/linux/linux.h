@@ -40,6 +40,7 @@ int linux_bind_error(const struct hf_addr *local, const char *what, int code, st
 
 uint64_t linux_now_ns(struct hf_env *env);
 uint64_t linux_boot_ns(struct hf_env *env);
+bool linux_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES]);
 uint64_t linux_wall_ns(struct hf_env *env);
 void linux_pause(struct hf_env *env, uint64_t ns);
 void linux_entropy(struct hf_env *env, void *data, size_t bytes);

@@ -5,10 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "broker/controller/journal.h"
@@ -133,7 +135,7 @@ static void a_journal_brings_everything_back_but_its_torn_end(void **state)
 
 	(void)state;
 	close(fd);
-	assert_int_equal(journal_open(hf_env_host(), path, &controller, &journal, &error), 0);
+	assert_int_equal(journal_open(hf_env_host(), path, NULL, &controller, &journal, &error), 0);
 	journal_propose(journal, &what, &result);
 	assert_int_equal(result.error, KAFKA_NONE);
 	what.topic = text("b");
@@ -143,16 +145,150 @@ static void a_journal_brings_everything_back_but_its_torn_end(void **state)
 	assert_int_equal(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
 	close(fd);
 	controller_free(&controller);
-	assert_int_equal(journal_open(hf_env_host(), path, &controller, &journal, &error), 0);
+	assert_int_equal(journal_open(hf_env_host(), path, NULL, &controller, &journal, &error), 0);
 	assert_int_equal(controller.topic_count, 1);
 	assert_int_equal(controller_find(&controller, text("a"))->partitions, 3);
 	journal_propose(journal, &what, &result);
 	journal_close(journal);
 	controller_free(&controller);
-	assert_int_equal(journal_open(hf_env_host(), path, &controller, &journal, &error), 0);
+	assert_int_equal(journal_open(hf_env_host(), path, NULL, &controller, &journal, &error), 0);
 	assert_int_equal(controller.topic_count, 2);
 	journal_close(journal);
 	unlink(path);
+}
+
+/* ---- damage of the journal ---- */
+
+static char journals[64], journal_path[96];
+static struct log_marks *marks;
+static struct journal *journal;
+
+static int open_journal(void)
+{
+	struct hf_error error = {0};
+	int rc;
+
+	controller_free(&controller);
+	controller_init(&controller, &defaults);
+	assert_int_equal(log_marks_open(hf_env_host(), journals, 1, &marks, &error), 0);
+	rc = journal_open(hf_env_host(), journal_path, marks, &controller, &journal, &error);
+	if (rc != 0)
+		assert_non_null(strstr(error.text, journal_path)); /* and the remedies */
+	return rc;
+}
+
+static void close_journal(void)
+{
+	journal_close(journal);
+	journal = NULL;
+	log_marks_close(marks);
+	marks = NULL;
+}
+
+/* Three topics; returns the bytes of the file. */
+static off_t make_journal(off_t ends[3])
+{
+	const char *names[] = {"a", "b", "c"};
+	struct stat status;
+
+	snprintf(journals, sizeof(journals), "/tmp/holdfast-journal-XXXXXX");
+	assert_non_null(mkdtemp(journals));
+	snprintf(journal_path, sizeof(journal_path), "%s/controller.journal", journals);
+	assert_int_equal(open_journal(), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct kafka_controller_command what = command(CONTROLLER_CREATE_TOPIC, names[i], 1);
+
+		journal_propose(journal, &what, &result);
+		assert_int_equal(result.error, KAFKA_NONE);
+		assert_int_equal(stat(journal_path, &status), 0);
+		ends[i] = status.st_size;
+	}
+	close_journal();
+	return ends[2];
+}
+
+static void remove_journal(void)
+{
+	char command[128];
+
+	close_journal();
+	snprintf(command, sizeof(command), "rm -r %s", journals);
+	assert_int_equal(system(command), 0);
+}
+
+static void edit_journal(off_t at, const void *bytes, size_t count)
+{
+	int fd = open(journal_path, O_RDWR);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, count, at), (ssize_t)count);
+	close(fd);
+}
+
+/* Refused, and the file is as it was. */
+static void assert_journal_is_damaged(void)
+{
+	struct stat before, after;
+	bool there = stat(journal_path, &before) == 0;
+
+	assert_int_equal(open_journal(), -EBADMSG);
+	close_journal();
+	assert_int_equal(stat(journal_path, &after) == 0, there);
+	if (there)
+		assert_int_equal(after.st_size, before.st_size);
+}
+
+static void zeros_behind_a_journal_are_no_commands(void **state)
+{
+	off_t ends[3], end = make_journal(ends);
+	struct stat status;
+
+	(void)state;
+	assert_int_equal(truncate(journal_path, end + 4096), 0);
+	assert_int_equal(open_journal(), 0);
+	assert_int_equal(controller.topic_count, 3);
+	assert_int_equal(stat(journal_path, &status), 0);
+	assert_int_equal(status.st_size, end);
+	remove_journal();
+}
+
+static void a_journal_that_is_damaged_does_not_open(void **state)
+{
+	static const uint8_t zeros[4096];
+	uint8_t whole[4096];
+	off_t ends[3], end = make_journal(ends);
+	int fd = open(journal_path, O_RDONLY);
+
+	(void)state;
+	assert_true(fd >= 0 && end < (off_t)sizeof(whole));
+	assert_int_equal(read(fd, whole, sizeof(whole)), end);
+	close(fd);
+	edit_journal(ends[0] + 12, "\xff", 1); /* in the middle: a later command is whole */
+	assert_journal_is_damaged();
+	edit_journal(0, whole, (size_t)end);
+	edit_journal(ends[1] + 12, "\xff", 1); /* the last one: the mark knows it */
+	assert_journal_is_damaged();
+	edit_journal(0, zeros, (size_t)end);
+	assert_journal_is_damaged();
+	edit_journal(0, whole, (size_t)end);
+	assert_int_equal(truncate(journal_path, ends[1]), 0); /* an older copy */
+	assert_journal_is_damaged();
+	assert_int_equal(unlink(journal_path), 0);
+	assert_journal_is_damaged();
+	remove_journal();
+}
+
+static void a_later_command_is_proof_without_a_mark(void **state)
+{
+	struct hf_error error;
+	off_t ends[3];
+
+	(void)state;
+	(void)make_journal(ends);
+	edit_journal(ends[0] + 12, "\xff", 1);
+	assert_int_equal(open_journal(), -EBADMSG);
+	assert_int_equal(journal_open(hf_env_host(), journal_path, NULL, &controller, &journal, &error), -EBADMSG);
+	remove_journal();
 }
 
 int main(void)
@@ -164,6 +300,9 @@ int main(void)
 		CONTROLLER_TEST(configuration_is_taken_whole_or_not_at_all),
 		CONTROLLER_TEST(producer_ids_are_handed_out_once),
 		CONTROLLER_TEST(a_journal_brings_everything_back_but_its_torn_end),
+		CONTROLLER_TEST(zeros_behind_a_journal_are_no_commands),
+		CONTROLLER_TEST(a_journal_that_is_damaged_does_not_open),
+		CONTROLLER_TEST(a_later_command_is_proof_without_a_mark),
 	};
 
 	return cmocka_run_group_tests_name("controller", tests, NULL, NULL);

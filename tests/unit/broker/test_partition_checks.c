@@ -36,7 +36,7 @@ static int set_up(void **state)
 	(void)state;
 	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
 	assert_non_null(mkdtemp(directory));
-	if (partition_log_open(hf_env_host(), directory, &config, true, 0, T0, &partition_log, &error) != 0)
+	if (partition_log_open(hf_env_host(), directory, &config, NULL, true, 0, T0, &partition_log, &error) != 0)
 		fail_msg("%s", error.text);
 	return 0;
 }

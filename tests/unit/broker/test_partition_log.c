@@ -23,6 +23,7 @@
 
 static char directory[64];
 static struct partition_log *partition_log;
+static struct log_mark *mark; /* NULL: none is kept */
 static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
 	.index_interval_bytes = 1000,
 	.max_message_bytes = 8192,
@@ -36,7 +37,7 @@ static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
 static void open_log(bool clean)
 {
 	struct hf_error error = {0};
-	int rc = partition_log_open(hf_env_host(), directory, &config, clean, 0, T0, &partition_log, &error);
+	int rc = partition_log_open(hf_env_host(), directory, &config, mark, clean, 0, T0, &partition_log, &error);
 
 	if (rc != 0)
 		fail_msg("%s", error.text);

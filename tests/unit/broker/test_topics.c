@@ -104,7 +104,7 @@ static void start(void)
 	struct hf_error error = {0};
 
 	flusher_open(&flusher, loop, 1000000000);
-	assert_int_equal(topics_open(&topics, hf_env_host(), directory, SELF, &none, &flusher, T0, &error), 0);
+	assert_int_equal(topics_open(&topics, hf_env_host(), directory, SELF, &none, &flusher, NULL, T0, &error), 0);
 }
 
 static void follow(int expected)
@@ -119,7 +119,7 @@ static void leave_a_log(bool marked)
 {
 	start();
 	follow(0);
-	topics_known(&topics);
+	topics_known(&topics, &controller);
 	topics_close(&topics);
 	assert_true(is_marked());
 	put("log-start-offset-checkpoint", STARTS);
@@ -156,7 +156,7 @@ static void logs_that_were_not_opened_keep_their_start(void **state)
 	assert_starts("0\n2\nt 0 4\nother 3 17\n");
 	start();
 	follow(0);
-	topics_known(&topics);
+	topics_known(&topics, &controller);
 	topics_close(&topics);
 	assert_starts("0\n0\n"); /* the log is empty, and no topic is called other */
 }
@@ -172,12 +172,12 @@ static void log_that_cannot_be_opened_leaves_no_mark(void **state)
 	put("t-0", "no directory");
 	start();
 	follow(-ENOTDIR);
-	topics_known(&topics);
+	topics_known(&topics, &controller);
 	topics_close(&topics);
 	assert_false(is_marked());
 	assert_starts("0\n2\nother 3 17\nt 0 5\n");
 	start();
-	topics_known(&topics);
+	topics_known(&topics, &controller);
 	follow(-ENOTDIR);
 	assert_int_equal(unlink(path("t-0")), 0);
 	assert_int_equal(rename(aside, path("t-0")), 0);

@@ -214,9 +214,54 @@ static void the_clock_that_counts_suspends_runs_forward(void **state)
 	assert_true(before >= hf_env_now_ns(bed.env) - 1000000000u);
 }
 
+static void a_boot_and_a_file_are_told_from_others(void **state)
+{
+	uint8_t id[HF_BOOT_ID_BYTES], again[HF_BOOT_ID_BYTES];
+	uint64_t device, inode, other_device, other_inode;
+	char one[sizeof(path)];
+	struct hf_file *file, *other;
+
+	(void)state;
+	assert_true(hf_env_boot_id(bed.env, id));
+	assert_true(hf_env_boot_id(bed.env, again));
+	assert_memory_equal(id, again, sizeof(id));
+	assert_int_equal(hf_file_open(bed.env, in_bed("one"), HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
+	assert_int_equal(hf_file_open(bed.env, in_bed("other"), HF_FILE_WRITE | HF_FILE_CREATE, &other), 0);
+	assert_int_equal(hf_file_identity(file, &device, &inode), 0);
+	assert_int_equal(hf_file_identity(other, &other_device, &other_inode), 0);
+	assert_true(device == other_device && inode != other_inode);
+	hf_file_close(other);
+	snprintf(one, sizeof(one), "%s", in_bed("one"));
+	assert_int_equal(hf_file_rename(bed.env, one, in_bed("other")), 0);
+	assert_int_equal(hf_file_open(bed.env, in_bed("other"), 0, &other), 0);
+	assert_int_equal(hf_file_identity(other, &other_device, &other_inode), 0);
+	assert_true(device == other_device && inode == other_inode);
+	hf_file_close(other);
+	hf_file_close(file);
+}
+
+/* A world without holes has the whole file as one part. */
+static void what_a_file_has_is_found_behind_its_holes(void **state)
+{
+	uint64_t begin, end;
+	struct hf_file *file;
+
+	(void)state;
+	assert_int_equal(hf_file_open(bed.env, in_bed("holes"), HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
+	assert_int_equal(hf_file_next_data(file, 0, &begin, &end), -ENXIO);
+	assert_int_equal(hf_file_resize(file, 1 << 24), 0);
+	assert_int_equal(hf_file_write_at(file, "x", 1, 5 << 20), 1);
+	assert_int_equal(hf_file_next_data(file, 0, &begin, &end), 0);
+	assert_true(begin <= 5 << 20 && end > 5 << 20 && end < 1 << 24);
+	assert_int_equal(hf_file_next_data(file, end, &begin, &end), -ENXIO);
+	hf_file_close(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		IN_BED(a_boot_and_a_file_are_told_from_others),
+		IN_BED(what_a_file_has_is_found_behind_its_holes),
 		IN_BED(a_directory_lists_what_is_in_it_and_nothing_else),
 		IN_BED(a_directory_is_removed_when_it_is_empty),
 		IN_BED(names_that_do_not_fit_are_refused),
