@@ -16,6 +16,16 @@
 
 _Static_assert(RDMA_OVERRUN_BYTES <= RECEIVE_BYTES, "a receive holds an OVERRUN");
 
+/* A copy of the batch at the tail: what was looked into is what is committed (R-B8). */
+struct grant_look {
+	struct inspection inspection;
+	struct produce_grant *grant;
+	struct batch batch;
+	struct batch_contents contents;
+	uint32_t bytes;
+	uint8_t at[];
+};
+
 static const unsigned allowed[PRODUCE_GRANT_STATES] = {
 	[PRODUCE_GRANT_OPEN] = 1u << PRODUCE_GRANT_OVER,
 };
@@ -110,6 +120,10 @@ static void over(struct produce_grant *grant)
 	grant->partition = NULL;
 	grant->over_ns = hf_loop_now_ns(grant->client->rdma->broker->loop);
 	grant->tell_end = true;
+	if (grant->look != NULL) /* what is not looked into yet is not in the log: its holder sends it again */
+		inspector_abandon(&grant->look->inspection);
+	grant->look = NULL;
+	grant->waiting_from = grant->waiting_to;
 	move(grant, PRODUCE_GRANT_OVER);
 }
 
@@ -141,26 +155,94 @@ static enum kafka_error may_commit(const struct produce_grant *grant)
 	return has_enough(grant) ? KAFKA_NONE : KAFKA_NOT_ENOUGH_REPLICAS;
 }
 
-static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes)
+static void finish_batch(struct produce_grant *grant, uint32_t bytes, const struct batch_contents *contents)
 {
 	struct broker *broker = grant->client->rdma->broker;
 	struct append_result result = {.base_offset = -1, .append_time_ms = -1};
 	struct produce_answer *answer;
 	enum kafka_error error = may_commit(grant);
 
-	if (imm != rdma_imm(grant->order, grant->id)) {
-		add_answer(grant, (uint16_t)(imm >> 16), KAFKA_INVALID_REQUEST);
-		over(grant);
-		return;
-	}
 	if (error == KAFKA_NONE)
-		error = partition_commit(grant->partition, &grant->extent, bytes, broker_now_ms(broker), NULL, &result);
+		error = partition_commit(
+			grant->partition, &grant->extent, bytes, broker_now_ms(broker), contents, &result);
 	answer = add_answer(grant, grant->order++, error);
 	answer->base_offset = result.base_offset;
 	answer->append_time_ms = result.append_time_ms;
 	answer->due_offset = error == KAFKA_NONE ? partition_log_end(grant->partition->log) : 0;
 	if (error != KAFKA_NONE || result.duplicate)
 		over(grant);
+}
+
+/* ---- compressed batches (R-B42) ---- */
+
+static int64_t look_into(struct inspection *inspection, uint32_t index, size_t most)
+{
+	struct grant_look *look = container_of(inspection, struct grant_look, inspection);
+	size_t limit = most < BATCH_CONTENTS_MOST ? most : BATCH_CONTENTS_MOST;
+
+	(void)index;
+	batch_contents_check(look->at, &look->batch, limit, &look->contents);
+	return look->contents.result == BATCH_CONTENTS_LARGE && most < BATCH_CONTENTS_MOST
+		       ? -1
+		       : (int64_t)look->contents.bytes;
+}
+
+static void dropped(struct inspection *inspection)
+{
+	free(container_of(inspection, struct grant_look, inspection));
+}
+
+static void finish_look(struct grant_look *look)
+{
+	struct produce_grant *grant = look->grant;
+	const struct segment *segment = grant->extent.segment;
+
+	grant->look = NULL;
+	if (memcmp(segment->map + segment->bytes, look->at, look->bytes) != 0)
+		look->contents.result = BATCH_CONTENTS_WRONG; /* its holder has changed it meanwhile */
+	finish_batch(grant, look->bytes, &look->contents);
+	free(look);
+}
+
+static void looked(struct inspection *inspection);
+
+/* Looks into the batch at the tail if it is compressed. false: it is not, or is refused without a look. */
+static bool begin_look(struct produce_grant *grant, uint32_t bytes)
+{
+	const struct segment *segment = grant->extent.segment;
+	struct grant_look *look;
+	struct batch batch;
+
+	if (bytes > grant->extent.end - segment->bytes || bytes > grant->partition->log->config.max_message_bytes ||
+		batch_read(segment->map + segment->bytes, bytes, &batch) != BATCH_RIGHT ||
+		(batch.attributes & BATCH_COMPRESSION) == 0)
+		return false;
+	look = malloc(sizeof(*look) + bytes);
+	if (look == NULL)
+		return false;
+	look->inspection = (struct inspection){.count = 1, .look = look_into, .done = looked, .drop = dropped};
+	look->grant = grant;
+	look->bytes = bytes;
+	memcpy(look->at, segment->map + segment->bytes, bytes);
+	if (batch_read(look->at, bytes, &look->batch) != BATCH_RIGHT) {
+		free(look);
+		return false;
+	}
+	grant->look = look;
+	if (inspector_begin(&grant->client->rdma->broker->inspector, &look->inspection, bytes))
+		finish_look(look);
+	return true;
+}
+
+static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes)
+{
+	if (imm != rdma_imm(grant->order, grant->id)) {
+		add_answer(grant, (uint16_t)(imm >> 16), KAFKA_INVALID_REQUEST);
+		over(grant);
+		return;
+	}
+	if (may_commit(grant) != KAFKA_NONE || !begin_look(grant, bytes))
+		finish_batch(grant, bytes, NULL);
 }
 
 static void take_overrun(struct produce_grant *grant, const uint8_t *at, uint32_t bytes)
@@ -182,6 +264,24 @@ static void take_overrun(struct produce_grant *grant, const uint8_t *at, uint32_
 	grant->overruns++;
 }
 
+static void take_notice(struct produce_grant *grant, const struct produce_notice *notice)
+{
+	if (notice->is_batch)
+		take_batch(grant, notice->imm, notice->bytes);
+	else
+		take_overrun(grant, notice->overrun, notice->bytes);
+}
+
+/* What arrived behind the batch comes next. */
+static void looked(struct inspection *inspection)
+{
+	struct produce_grant *grant = container_of(inspection, struct grant_look, inspection)->grant;
+
+	finish_look(container_of(inspection, struct grant_look, inspection));
+	while (grant->look == NULL && grant->waiting_from != grant->waiting_to)
+		take_notice(grant, &grant->waiting[grant->waiting_from++ % RDMA_CREDITS]);
+}
+
 static void post_receive(struct produce_grant *grant, uint32_t number)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)grant->memory + (size_t)number * RECEIVE_BYTES,
@@ -193,10 +293,21 @@ static void post_receive(struct produce_grant *grant, uint32_t number)
 		hf_vqp_abort(grant->end.vqp);
 }
 
+static struct produce_notice read_notice(const struct produce_grant *grant, const struct ibv_wc *wc)
+{
+	struct produce_notice notice = {.is_batch = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM, .bytes = wc->byte_len};
+
+	if (notice.is_batch)
+		notice.imm = wc->imm_data;
+	else if (notice.bytes == RDMA_OVERRUN_BYTES)
+		memcpy(notice.overrun, grant->memory + wc->wr_id * RECEIVE_BYTES, RDMA_OVERRUN_BYTES);
+	return notice;
+}
+
 static void completed(struct rdma_end *end, const struct ibv_wc *wc)
 {
 	struct produce_grant *grant = container_of(end, struct produce_grant, end);
-	uint32_t number = (uint32_t)wc->wr_id;
+	uint32_t number = (uint32_t)wc->wr_id, open;
 
 	if ((wc->wr_id & SEND_BIT) != 0) {
 		grant->free_sends[grant->free_count++] = number;
@@ -205,12 +316,16 @@ static void completed(struct rdma_end *end, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		return; /* the vqp is in error, and so is the grant soon */
 	if (grant->state == PRODUCE_GRANT_OPEN) {
-		if (grant->committed - grant->answered == RDMA_CREDITS)
+		struct produce_notice notice = read_notice(grant, wc);
+
+		open = grant->committed - grant->answered + (grant->look != NULL) + grant->waiting_to -
+		       grant->waiting_from;
+		if (open == RDMA_CREDITS)
 			over(grant); /* it has sent more than its credits */
-		else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-			take_batch(grant, wc->imm_data, wc->byte_len);
+		else if (grant->look != NULL)
+			grant->waiting[grant->waiting_to++ % RDMA_CREDITS] = notice;
 		else
-			take_overrun(grant, grant->memory + (size_t)number * RECEIVE_BYTES, wc->byte_len);
+			take_notice(grant, &notice);
 	}
 	post_receive(grant, number);
 }

@@ -8,6 +8,7 @@
  *     | <-------- END                             another producer appends, a batch was wrong, or too few are in sync
  *
  * The holder counts orders itself, so the vqp's order is the order of the log, without holes (R-B1).
+ * A compressed batch is looked into first, on a helper thread if that takes long; what arrives meanwhile waits (R-B42).
  * A batch that is wrong, a duplicate, or out of order ends the grant: nothing is appended behind it (R-B11). The end of
  * a grant deregisters the extent, on every rail; only then are the bytes behind the tail zeroed and other appends
  * accepted (R-B3, R-B9). The holder continues over TCP or requests another grant; sequences show what is in the log.
@@ -33,6 +34,15 @@ struct produce_answer {
 	int64_t due_offset; /* answered when what is below has settled (partition.h); 0: at once */
 };
 
+/* A batch that was written, or an OVERRUN. */
+struct produce_notice {
+	bool is_batch;
+	uint32_t imm, bytes;
+	uint8_t overrun[RDMA_OVERRUN_BYTES];
+};
+
+struct grant_look;
+
 struct produce_grant {
 	struct rdma_end end;
 	struct rdma_client *client;
@@ -50,6 +60,9 @@ struct produce_grant {
 	uint32_t free_sends[PRODUCE_GRANT_SENDS], free_count;
 	struct produce_answer answers[RDMA_CREDITS]; /* a ring */
 	uint32_t answered, committed;
+	struct grant_look *look; /* the batch at the tail is compressed, and is looked into; NULL: there is none */
+	struct produce_notice waiting[RDMA_CREDITS]; /* a ring: what arrived behind it */
+	uint32_t waiting_from, waiting_to;
 	bool tell_extent, tell_end;
 	uint64_t over_ns; /* when it was over */
 };

@@ -12,6 +12,8 @@
 
 #include "base/bytes.h"
 #include "batches.h"
+#include "broker/codec/compression.h"
+#include "broker/rdma/produce_grant.h"
 #include "broker/rdma/rdma.h"
 #include "broker/rdma/rdma_wire.h"
 #include "stand.h"
@@ -564,6 +566,100 @@ static void a_batch_with_the_id_of_the_extent_before_ends_the_grant(void **state
 	close_all();
 }
 
+/* ---- compressed batches (R-B42) ---- */
+
+#define PACKED_RECORDS 100
+#define PACKED_VALUE   40000u /* a helper thread looks into it */
+
+static bool has_committed_both(void)
+{
+	return partition_log_end(stand_partition(0)->log) == PACKED_RECORDS + 1;
+}
+
+static bool is_looked_into(void)
+{
+	const struct partition_holder *holder = stand_partition(0)->holder;
+
+	return holder != NULL && container_of(holder, struct produce_grant, holder)->look != NULL;
+}
+
+/* One that unpacks to 4 MB, with a count of `count`; its bytes. */
+static uint32_t post_packed(struct holder *holder, int32_t count)
+{
+	const struct batch_wish wish = {.records = PACKED_RECORDS,
+		.value_bytes = PACKED_VALUE,
+		.producer_id = -1,
+		.sequence = -1,
+		.timestamp_ms = 1000};
+	uint8_t *data = malloc(PACKED_RECORDS * (PACKED_VALUE + 20) + 400);
+	uint32_t bytes;
+
+	assert_non_null(data);
+	bytes = (uint32_t)batches_pack(data, batches_make(&wish, data), HF_CODEC_ZSTD);
+	assert_true(bytes <= WRITE_BYTES);
+	put_be32(data + 23, (uint32_t)count - 1);
+	put_be32(data + 57, (uint32_t)count);
+	batches_seal(data, bytes);
+	memcpy(holder->client->memory, data, bytes);
+	free(data);
+	post_imm(holder, IBV_WR_RDMA_WRITE_WITH_IMM, holder->address, holder->key, bytes, rdma_imm(0, holder->id));
+	stand_until(is_looked_into);
+	return bytes;
+}
+
+static void what_comes_behind_a_packed_batch_waits_for_it(void **state)
+{
+	struct holder holder;
+	struct log_batch found;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	(void)post_batch(&holder, holder.address + post_packed(&holder, PACKED_RECORDS), 1, holder.id);
+	stand_until(has_committed_both);
+	assert_non_null(stand_partition(0)->holder);
+	assert_true(partition_log_find_time(stand_partition(0)->log, 1000, 0, &found));
+	assert_int_equal(found.batch.base_offset, 0);
+	assert_int_equal(found.batch.count, PACKED_RECORDS);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
+static bool has_no_holder(void)
+{
+	return stand_partition(0)->holder == NULL;
+}
+
+static void nothing_comes_behind_a_packed_batch_that_is_wrong(void **state)
+{
+	struct holder holder;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	(void)post_batch(&holder, holder.address + post_packed(&holder, PACKED_RECORDS + 1), 1, holder.id);
+	stand_until(has_no_holder);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
+/* Nobody waits for the look; the holder sends it again. */
+static void an_append_ends_the_grant_of_a_packed_batch(void **state)
+{
+	struct holder holder;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	(void)post_packed(&holder, PACKED_RECORDS);
+	append_as_tcp_does(0);
+	assert_null(stand_partition(0)->holder);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 1);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -576,6 +672,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refused),
 		cmocka_unit_test(what_too_few_replicas_have_is_not_acknowledged),
 		cmocka_unit_test(a_batch_with_the_id_of_the_extent_before_ends_the_grant),
+		cmocka_unit_test(what_comes_behind_a_packed_batch_waits_for_it),
+		cmocka_unit_test(nothing_comes_behind_a_packed_batch_that_is_wrong),
+		cmocka_unit_test(an_append_ends_the_grant_of_a_packed_batch),
 		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};
 
