@@ -100,6 +100,7 @@ static int grow_copy(const struct disk_file *file, uint8_t **copy, size_t capaci
 
 static void touch(struct disk_file *file, size_t end)
 {
+	file->changed_ns = HOST_WALL_START_NS + host_boot_ns(file->disk->host);
 	file->touched = end > file->touched ? end : file->touched;
 }
 
@@ -136,6 +137,7 @@ static int resize(struct disk_file *file, size_t bytes)
 	if (bytes < smaller(file->bytes, file->touched))
 		memset(file->cache + bytes, 0, smaller(file->bytes, file->touched) - bytes);
 	file->bytes = bytes;
+	file->changed_ns = HOST_WALL_START_NS + host_boot_ns(file->disk->host);
 	return 0;
 }
 
@@ -275,6 +277,11 @@ static int64_t file_bytes(struct hf_file *file)
 	return (int64_t)handle_of(file)->on->bytes;
 }
 
+static int64_t file_changed_ns(struct hf_file *file)
+{
+	return (int64_t)handle_of(file)->on->changed_ns;
+}
+
 static int file_mode(struct hf_file *file)
 {
 	return handle_of(file)->on->mode;
@@ -354,7 +361,7 @@ static int file_sync(struct hf_file *file, bool data_only)
 {
 	struct disk_file *on = handle_of(file)->on;
 
-	(void)data_only; /* the size is needed to read the data, and there are no times */
+	(void)data_only; /* the size is needed to read the data, and times survive in any case */
 	return sync_range(
 		handle_of(file)->process, on, 0, on->bytes > on->durable_bytes ? on->bytes : on->durable_bytes);
 }
@@ -393,6 +400,7 @@ static int file_map(
 static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
+	.changed_ns = file_changed_ns,
 	.mode = file_mode,
 	.identity = file_identity,
 	.next_data = file_next_data,

@@ -17,6 +17,7 @@ struct disk_file {
 	size_t touched; /* behind it all copies have zeros: they were never written nor mapped */
 	unsigned handles, mappings, commits;
 	int mode;
+	uint64_t changed_ns; /* time of day */
 	unsigned names;      /* that lead here, in both lists, and changes of such names */
 	const void *lock_by; /* the handle */
 };

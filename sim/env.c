@@ -8,9 +8,8 @@
 #include "sim/host.h"
 #include "sim/network.h"
 
-#define WRAP_SEEDS    3u                     /* of so many worlds one draws 24-bit numbers near their end, */
-#define WRAP_WITHIN   64u                    /* so near */
-#define WALL_START_NS 1700000000000000000ull /* any fixed day: runs must not differ by when they are made */
+#define WRAP_SEEDS  3u  /* of so many worlds one draws 24-bit numbers near their end, */
+#define WRAP_WITHIN 64u /* so near */
 
 static uint64_t env_now_ns(struct hf_env *env)
 {
@@ -33,7 +32,7 @@ static bool env_boot_id(struct hf_env *env, uint8_t id[HF_BOOT_ID_BYTES])
 
 static uint64_t env_wall_ns(struct hf_env *env)
 {
-	return WALL_START_NS + env_boot_ns(env);
+	return HOST_WALL_START_NS + env_boot_ns(env);
 }
 
 /* Numbers of 24 bits, which psns are, wrap. A few of 16 million would never come near that. */

@@ -112,8 +112,9 @@ void host_start(struct host *host);
  * nor suspended before. */
 void host_suspend(struct host *host);
 void host_resume(struct host *host);
-uint64_t host_now_ns(const struct host *host);  /* by its clock */
-uint64_t host_boot_ns(const struct host *host); /* the same, suspensions included */
+uint64_t host_now_ns(const struct host *host);    /* by its clock */
+#define HOST_WALL_START_NS 1700000000000000000ull /* any fixed day: runs must not differ by when they are made */
+uint64_t host_boot_ns(const struct host *host);   /* the same, suspensions included */
 uint64_t host_suspended_ns(const struct host *host);
 
 static inline struct process *env_process(struct hf_env *env)

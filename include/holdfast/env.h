@@ -177,6 +177,8 @@ enum hf_file_flags {
 int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out);
 void hf_file_close(struct hf_file *file);
 int64_t hf_file_bytes(struct hf_file *file);
+/* Time of day of the last change of its content or size, through a mapping too; or -errno. */
+int64_t hf_file_changed_ns(struct hf_file *file);
 int hf_file_mode(struct hf_file *file); /* its permission bits, as chmod(2) has them; or -errno */
 /* Of the file itself, whatever its name: a copy has another one, unless this one is gone. */
 int hf_file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out);

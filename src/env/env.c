@@ -214,6 +214,11 @@ int64_t hf_file_bytes(struct hf_file *file)
 	return file->ops->bytes(file);
 }
 
+int64_t hf_file_changed_ns(struct hf_file *file)
+{
+	return file->ops->changed_ns(file);
+}
+
 int hf_file_mode(struct hf_file *file)
 {
 	return file->ops->mode(file);

@@ -44,6 +44,7 @@ struct world_io_ops {
 struct world_file_ops {
 	void (*close)(struct hf_file *file);
 	int64_t (*bytes)(struct hf_file *file);
+	int64_t (*changed_ns)(struct hf_file *file);
 	int (*mode)(struct hf_file *file);
 	int (*identity)(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out);
 	int (*next_data)(struct hf_file *file, uint64_t from, uint64_t *begin_out, uint64_t *end_out);

@@ -121,16 +121,27 @@ int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_e
 	return 0;
 }
 
-/* Offsets within a segment have 32 bits. Its age is that of its records: what is written late has old ones. */
-static bool must_roll(const struct partition_log *log, const struct batch *batch)
+/* The age of a segment is that of its records: what is written late has old ones. Where its first batch has no
+ * timestamp, the age is that of the segment (R-B44). */
+static int64_t age_ms(const struct partition_log *log, const struct batch *batch, int64_t now_ms)
+{
+	const struct segment *head = head_of(log);
+	int64_t latest_ms = log->config.log_append_time ? now_ms : batch->latest_ms;
+
+	if (head->first_timestamp_ms < 0)
+		return now_ms - head->begun_ms;
+	return latest_ms < head->first_timestamp_ms ? 0 : latest_ms - head->first_timestamp_ms;
+}
+
+/* Offsets within a segment have 32 bits. */
+static bool must_roll(const struct partition_log *log, const struct batch *batch, int64_t now_ms)
 {
 	const struct segment *head = head_of(log);
 
 	if (head->bytes == 0)
 		return false;
 	return !segment_fits(head, (uint32_t)batch->length) ||
-	       (log->config.segment_ms >= 0 && batch->max_timestamp_ms > 0 &&
-		       head->first_timestamp_ms < batch->max_timestamp_ms - log->config.segment_ms) ||
+	       (log->config.segment_ms >= 0 && age_ms(log, batch, now_ms) > log->config.segment_ms) ||
 	       head->next_offset + batch->last_offset_delta - head->base_offset > INT32_MAX;
 }
 
@@ -161,10 +172,11 @@ static int enlarge_head(struct partition_log *log, uint32_t bytes, struct hf_err
 	return rc;
 }
 
-static enum kafka_error make_room(struct partition_log *log, const struct batch *batch, struct append_result *result)
+static enum kafka_error make_room(
+	struct partition_log *log, const struct batch *batch, int64_t now_ms, struct append_result *result)
 {
 	struct hf_error error = {.text = "the disk is full"};
-	int rc = must_roll(log, batch) ? roll(log, &error) : enlarge_head(log, (uint32_t)batch->length, &error);
+	int rc = must_roll(log, batch, now_ms) ? roll(log, &error) : enlarge_head(log, (uint32_t)batch->length, &error);
 
 	if (rc == -EMSGSIZE) {
 		result->message = "the record batch is larger than the newest segment, which clients read";
@@ -326,7 +338,7 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	}
 	if (leader_epochs_add(&log->epochs, leader_epoch, head->next_offset) != 0)
 		return KAFKA_STORAGE_ERROR; /* the bytes lie behind the tail; the next batch overwrites them */
-	segment_commit(head, batch, leader_epoch);
+	segment_commit(head, batch, leader_epoch, now_ms);
 	result->base_offset = batch->base_offset;
 	/* There is memory: the check made the entry. */
 	ensure(producer_state_book(&log->producers, batch, now_ms) == 0);
@@ -347,7 +359,7 @@ enum kafka_error partition_log_append_inspected(struct partition_log *log, const
 	error = check_all(log, data, bytes, now_ms, contents, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
-	error = make_room(log, &batch, result);
+	error = make_room(log, &batch, now_ms, result);
 	if (error != KAFKA_NONE)
 		return error;
 	head = head_of(log);
@@ -544,7 +556,7 @@ static bool is_expired(const struct partition_log *log, const struct segment *se
 {
 	const struct log_config *config = &log->config;
 
-	return (config->retention_ms >= 0 && segment->max_timestamp_ms < now_ms - config->retention_ms) ||
+	return (config->retention_ms >= 0 && segment_latest_ms(segment) < now_ms - config->retention_ms) ||
 	       (config->retention_bytes >= 0 && bytes - segment->bytes >= config->retention_bytes);
 }
 

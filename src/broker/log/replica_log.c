@@ -37,7 +37,7 @@ static uint32_t accept_one(
 			: NULL;
 	if (*wrong_out != NULL)
 		return 0;
-	segment_accept(head, &batch);
+	segment_accept(head, &batch, now_ms);
 	return (uint32_t)batch.length;
 }
 

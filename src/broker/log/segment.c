@@ -81,12 +81,15 @@ bool segment_find_time(const struct segment *segment, int64_t timestamp_ms, int6
 }
 
 /* Books a batch whose bytes lie at the tail: index, timestamps, tail. */
-static void segment_book(struct segment *segment, const struct batch *batch)
+static void segment_book(struct segment *segment, const struct batch *batch, int64_t now_ms)
 {
 	uint32_t last = (uint32_t)(batch_last_offset(batch) - segment->base_offset);
 
-	if (segment->bytes == 0)
+	segment->changed_ms = now_ms;
+	if (segment->bytes == 0) {
 		segment->first_timestamp_ms = batch->max_timestamp_ms;
+		segment->begun_ms = now_ms;
+	}
 	if (batch->max_timestamp_ms > segment->max_timestamp_ms) {
 		segment->max_timestamp_ms = batch->max_timestamp_ms;
 		segment->max_timestamp_offset = batch_last_offset(batch);
@@ -210,25 +213,25 @@ uint32_t segment_present(const struct segment *segment)
 	return segment->sealed || segment->populated < segment->bytes ? segment->bytes : segment->populated;
 }
 
-void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch)
+void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch, int64_t now_ms)
 {
 	ensure(leader_epoch >= segment->last_epoch);
 	batch->base_offset = segment->next_offset;
 	batch->leader_epoch = leader_epoch;
 	batch_commit(segment->map + segment->bytes, batch->base_offset, leader_epoch);
-	segment_book(segment, batch);
+	segment_book(segment, batch, now_ms);
 }
 
-void segment_accept(struct segment *segment, const struct batch *batch)
+void segment_accept(struct segment *segment, const struct batch *batch, int64_t now_ms)
 {
-	segment_book(segment, batch);
+	segment_book(segment, batch, now_ms);
 }
 
 /* ---- opening ---- */
 
 /* Books every batch of the file's `bytes` below `end_offset`, verified or believed; stops at the first that is not
  * right. A holder that could not be fenced may have written behind the last one of a sealed segment. */
-static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_offset, bool verify)
+static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_offset, bool verify, int64_t changed_ms)
 {
 	struct batch batch;
 
@@ -242,7 +245,7 @@ static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_of
 			break;
 		if (verify && batch_check(at, &batch) != BATCH_RIGHT)
 			break;
-		segment_book(segment, &batch);
+		segment_book(segment, &batch, changed_ms);
 	}
 }
 
@@ -296,7 +299,7 @@ static int segment_find_stored(struct segment *segment, struct hf_error *error)
 
 static int segment_load(struct segment *segment, int64_t end_offset, enum segment_trust trust, struct hf_error *error)
 {
-	int64_t size = hf_file_bytes(segment->file);
+	int64_t size = hf_file_bytes(segment->file), changed_ns = hf_file_changed_ns(segment->file);
 	char path[SEGMENT_PATH_BYTES];
 	int rc;
 
@@ -308,7 +311,7 @@ static int segment_load(struct segment *segment, int64_t end_offset, enum segmen
 		rc = segment_find_stored(segment, error);
 	if (rc != 0)
 		return rc;
-	segment_scan(segment, segment->stored, end_offset, trust == SEGMENT_CHECK);
+	segment_scan(segment, segment->stored, end_offset, trust == SEGMENT_CHECK, changed_ns / 1000000);
 	segment->checked = trust == SEGMENT_CHECK;
 	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
 	return 0;
@@ -505,6 +508,12 @@ int segment_make(struct hf_env *env, const char *directory, int64_t base_offset,
 
 /* ---- the end ---- */
 
+/* A file that is as long already keeps its time (R-B44). */
+static int trim(struct segment *segment)
+{
+	return hf_file_bytes(segment->file) == segment->bytes ? 0 : hf_file_resize(segment->file, segment->bytes);
+}
+
 int segment_seal(struct segment *segment)
 {
 	char path[SEGMENT_PATH_BYTES];
@@ -515,7 +524,7 @@ int segment_seal(struct segment *segment)
 		(void)segment_index_add_time(&segment->times, segment->max_timestamp_ms,
 			(uint32_t)(segment->max_timestamp_offset - segment->base_offset));
 	segment->sealed = true;
-	rc = segment->pins > 0 ? 0 : hf_file_resize(segment->file, segment->bytes);
+	rc = segment->pins > 0 ? 0 : trim(segment);
 	segment_path(segment, "index", path);
 	rc_places = segment_index_write(&segment->places, segment->env, path);
 	segment_path(segment, "timeindex", path);
@@ -553,7 +562,7 @@ void segment_unpin(struct segment *segment)
 	ensure(segment->pins > 0);
 	/* What stays long wastes room, and is trimmed by the next start. */
 	if (--segment->pins == 0 && segment->sealed)
-		(void)hf_file_resize(segment->file, segment->bytes);
+		(void)trim(segment);
 	segment_release(segment);
 }
 
@@ -574,6 +583,8 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 		return rc;
 	}
 	again->checked = old->checked;
+	again->begun_ms = old->begun_ms;
+	again->changed_ms = old->changed_ms;
 	list_insert_before(&old->node, &again->node);
 	list_remove(&old->node);
 	segment_release(old);

@@ -35,6 +35,7 @@ struct segment {
 	struct segment_index places, times;
 	uint32_t index_interval, since_index;
 	int64_t max_timestamp_ms, max_timestamp_offset, first_timestamp_ms;
+	int64_t begun_ms, changed_ms; /* when its first batch and its last one came, as far as that is known (R-B44) */
 	unsigned holds, pins;
 	bool checked;       /* its batches were verified by this process, or written by it */
 	bool sealed, ahead; /* ahead: a helper thread makes pages, or could not */
@@ -90,10 +91,15 @@ void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, 
 /* The number of bytes from its begin that have pages: a load from behind them may fail by a full disk. */
 uint32_t segment_present(const struct segment *segment);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
-void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);
+void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch, int64_t now_ms);
 
 /* The same of a batch that another broker has committed: nothing is written (R-B18). */
-void segment_accept(struct segment *segment, const struct batch *batch);
+void segment_accept(struct segment *segment, const struct batch *batch, int64_t now_ms);
+/* The largest timestamp; of records without one the time of the file (R-B44). */
+static inline int64_t segment_latest_ms(const struct segment *segment)
+{
+	return segment->max_timestamp_ms >= 0 ? segment->max_timestamp_ms : segment->changed_ms;
+}
 /* Ends the segment at `place` and makes it a head again, of `capacity` bytes with zeros behind; the struct is another
  * one, in the same place of the log's list, and holds on the old one stay good for what lies below. */
 int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, struct hf_error *error);

@@ -41,6 +41,13 @@ static int64_t file_bytes(struct hf_file *file)
 	return fstat(fd_of(file), &stat) == 0 ? stat.st_size : -errno;
 }
 
+static int64_t file_changed_ns(struct hf_file *file)
+{
+	struct stat stat;
+
+	return fstat(fd_of(file), &stat) == 0 ? stat.st_mtim.tv_sec * 1000000000ll + stat.st_mtim.tv_nsec : -errno;
+}
+
 static int file_mode(struct hf_file *file)
 {
 	struct stat stat;
@@ -138,6 +145,7 @@ static int file_map(
 static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
+	.changed_ns = file_changed_ns,
 	.mode = file_mode,
 	.identity = file_identity,
 	.next_data = file_next_data,

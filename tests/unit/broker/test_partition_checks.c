@@ -5,9 +5,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
 #include "batches.h"
@@ -27,17 +29,22 @@ static const struct log_config config = {.segment_bytes = 65536,
 	.flush_ms = FLUSH_NEVER,
 	.min_insync_replicas = 1};
 static struct partition_log *partition_log;
+static char directory[64];
+
+static void open_log(void)
+{
+	struct hf_error error = {0};
+
+	if (partition_log_open(hf_env_host(), directory, &config, NULL, true, 0, T0, &partition_log, &error) != 0)
+		fail_msg("%s", error.text);
+}
 
 static int set_up(void **state)
 {
-	static char directory[64];
-	struct hf_error error = {0};
-
 	(void)state;
 	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
 	assert_non_null(mkdtemp(directory));
-	if (partition_log_open(hf_env_host(), directory, &config, NULL, true, 0, T0, &partition_log, &error) != 0)
-		fail_msg("%s", error.text);
+	open_log();
 	return 0;
 }
 
@@ -129,6 +136,95 @@ static void only_a_broker_sets_log_append_time(void **state)
 	}
 }
 
+/* ---- records without a timestamp (R-B44) ---- */
+
+static void append_at(int64_t now_ms, int64_t timestamp_ms)
+{
+	static uint8_t data[1024];
+	const struct batch_wish wish = {
+		.records = 1, .value_bytes = 10, .producer_id = -1, .timestamp_ms = timestamp_ms};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, now_ms, &result), KAFKA_NONE);
+}
+
+static unsigned segments(void)
+{
+	unsigned n = 0;
+
+	list_for_each (at, &partition_log->segments)
+		n++;
+	return n;
+}
+
+static void set_file_time(int64_t ms)
+{
+	const struct timespec times[2] = {{ms / 1000, ms % 1000 * 1000000}, {ms / 1000, ms % 1000 * 1000000}};
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%020d.log", directory, 0);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* The file's time is that of its last batch; behind a restart it is what the disk has. */
+static void records_without_a_timestamp_age_by_the_time_of_the_file(void **state)
+{
+	(void)state;
+	partition_log->config.retention_ms = 1000;
+	append_at(T0, -1);
+	append_at(T0 + 500, -1);
+	assert_false(partition_log_retain(partition_log, 2, T0 + 1500, true));
+	assert_int_equal(partition_log->start_offset, 0);
+	assert_int_equal(partition_log_close(partition_log), 0);
+	set_file_time(T0 + 700);
+	open_log();
+	partition_log->config.retention_ms = 1000;
+	assert_false(partition_log_retain(partition_log, 2, T0 + 1700, true));
+	assert_true(partition_log_retain(partition_log, 2, T0 + 1701, true));
+	assert_int_equal(partition_log->start_offset, 2);
+	append_at(T0 + 10000, T0); /* one that has a timestamp ages by it */
+	append_at(T0 + 10000, -1);
+	assert_true(partition_log_retain(partition_log, 4, T0 + 10000, true));
+}
+
+/* A sealed segment keeps its time through restarts. */
+static void a_restart_does_not_make_a_segment_younger(void **state)
+{
+	(void)state;
+	partition_log->config.segment_ms = 0;
+	append_at(T0, -1);
+	append_at(T0 + 1, -1);
+	assert_int_equal(segments(), 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(partition_log_close(partition_log), 0);
+		if (i == 0)
+			set_file_time(T0);
+		open_log();
+	}
+	partition_log->config.retention_ms = 1000;
+	assert_true(partition_log_retain(partition_log, 2, T0 + 1001, true));
+	assert_int_equal(partition_log->start_offset, 1);
+}
+
+static void a_segment_without_timestamps_rolls_by_its_age(void **state)
+{
+	(void)state;
+	partition_log->config.segment_ms = 1000;
+	append_at(T0, -1);
+	append_at(T0 + 1000, -1);
+	append_at(T0 + 1000, T0 + 5000);
+	assert_int_equal(segments(), 1);
+	append_at(T0 + 1001, -1);
+	assert_int_equal(segments(), 2);
+	partition_log->config.log_append_time = true; /* what clients say plays no part */
+	append_at(T0 + 2001, -1);
+	assert_int_equal(segments(), 2);
+	append_at(T0 + 2002, T0);
+	append_at(T0 + 3003, -1);
+	assert_int_equal(segments(), 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +232,9 @@ int main(void)
 		CHECK_TEST(a_timestamp_that_is_far_ahead_is_refused),
 		CHECK_TEST(what_is_wrong_inside_a_packed_batch_is_refused),
 		CHECK_TEST(only_a_broker_sets_log_append_time),
+		CHECK_TEST(records_without_a_timestamp_age_by_the_time_of_the_file),
+		CHECK_TEST(a_restart_does_not_make_a_segment_younger),
+		CHECK_TEST(a_segment_without_timestamps_rolls_by_its_age),
 	};
 
 	return cmocka_run_group_tests_name("partition checks", tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +121,27 @@ static void flags_of_opening_are_kept(void **state)
 	assert_int_equal(hf_file_mode(file), 0644);
 	hf_file_close(file);
 	umask(mask);
+}
+
+static void a_file_keeps_its_time_where_nothing_changes(void **state)
+{
+	const struct timespec old[2] = {{1700000000, 5000000}, {1700000000, 5000000}};
+	static const char data[8192];
+	struct hf_error error;
+	struct hf_file *file;
+	void *map;
+
+	(void)state;
+	file = open_file(path, HF_FILE_WRITE | HF_FILE_CREATE);
+	assert_int_equal(hf_file_write_at(file, data, sizeof(data), 0), sizeof(data));
+	assert_int_equal(hf_file_sync(file), 0);
+	assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+	assert_int_equal(hf_mem_map_file(env, file, 0, sizeof(data), HF_MAP_SPARSE, &map, &error), 0);
+	assert_int_equal(hf_file_changed_ns(file), 1700000000005000000);
+	hf_mem_free(env, map);
+	assert_int_equal(hf_file_write_at(file, data, 1, 0), 1);
+	assert_true(hf_file_changed_ns(file) > 1700000000005000000);
+	hf_file_close(file);
 }
 
 static void a_rename_replaces_and_a_remove_removes(void **state)
@@ -323,6 +345,7 @@ int main(void)
 		WITH_FILES(what_is_written_is_read_after_opening_again),
 		WITH_FILES(a_read_that_fails_in_its_middle_is_no_end_of_the_file),
 		WITH_FILES(flags_of_opening_are_kept),
+		WITH_FILES(a_file_keeps_its_time_where_nothing_changes),
 		WITH_FILES(a_rename_replaces_and_a_remove_removes),
 		WITH_FILES(a_write_that_does_not_fit_moves_what_fits),
 		WITH_FILES(a_process_that_is_killed_has_nothing_locked),
