@@ -6,6 +6,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -583,6 +585,50 @@ static bool is_looked_into(void)
 	return holder != NULL && container_of(holder, struct produce_grant, holder)->look != NULL;
 }
 
+/* Helper threads that do nothing else until they are let go. */
+#define HELPERS 2
+
+static struct inspection held[HELPERS];
+static atomic_bool let_go;
+static unsigned held_done;
+
+static int64_t hold_on(struct inspection *inspection, uint32_t index, size_t most)
+{
+	(void)inspection;
+	(void)index;
+	(void)most;
+	while (!atomic_load(&let_go))
+		sched_yield();
+	return 0;
+}
+
+static void held_is_done(struct inspection *inspection)
+{
+	(void)inspection;
+	held_done++;
+}
+
+static void hold_helpers(void)
+{
+	atomic_store(&let_go, false);
+	held_done = 0;
+	for (unsigned i = 0; i < HELPERS; i++) {
+		held[i] = (struct inspection){.count = 1, .look = hold_on, .done = held_is_done};
+		assert_false(inspector_begin(&stand.broker->inspector, &held[i], UINT32_MAX));
+	}
+}
+
+static bool helpers_are_done(void)
+{
+	return held_done == HELPERS;
+}
+
+static void let_helpers_go(void)
+{
+	atomic_store(&let_go, true);
+	stand_until(helpers_are_done);
+}
+
 /* One that unpacks to 4 MB, with a count of `count`; its bytes. */
 static uint32_t post_packed(struct holder *holder, int32_t count)
 {
@@ -607,6 +653,13 @@ static uint32_t post_packed(struct holder *holder, int32_t count)
 	return bytes;
 }
 
+static bool waits_behind(void)
+{
+	const struct produce_grant *grant = container_of(stand_partition(0)->holder, struct produce_grant, holder);
+
+	return grant->waiting_to != grant->waiting_from;
+}
+
 static void what_comes_behind_a_packed_batch_waits_for_it(void **state)
 {
 	struct holder holder;
@@ -615,7 +668,11 @@ static void what_comes_behind_a_packed_batch_waits_for_it(void **state)
 	(void)state;
 	open_all();
 	hold(&holder, &one, 0);
+	hold_helpers();
 	(void)post_batch(&holder, holder.address + post_packed(&holder, PACKED_RECORDS), 1, holder.id);
+	stand_until(waits_behind);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
+	let_helpers_go();
 	stand_until(has_committed_both);
 	assert_non_null(stand_partition(0)->holder);
 	assert_true(partition_log_find_time(stand_partition(0)->log, 1000, 0, &found));
@@ -637,7 +694,10 @@ static void nothing_comes_behind_a_packed_batch_that_is_wrong(void **state)
 	(void)state;
 	open_all();
 	hold(&holder, &one, 0);
+	hold_helpers();
 	(void)post_batch(&holder, holder.address + post_packed(&holder, PACKED_RECORDS + 1), 1, holder.id);
+	stand_until(waits_behind);
+	let_helpers_go();
 	stand_until(has_no_holder);
 	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
 	hf_vqp_destroy(holder.vqp);
@@ -652,8 +712,10 @@ static void an_append_ends_the_grant_of_a_packed_batch(void **state)
 	(void)state;
 	open_all();
 	hold(&holder, &one, 0);
+	hold_helpers();
 	(void)post_packed(&holder, PACKED_RECORDS);
 	append_as_tcp_does(0);
+	let_helpers_go();
 	assert_null(stand_partition(0)->holder);
 	assert_int_equal(partition_log_end(stand_partition(0)->log), 1);
 	hf_vqp_destroy(holder.vqp);
