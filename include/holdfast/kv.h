@@ -20,6 +20,7 @@ struct hf_kv_flow;
 #define HF_KV_PATH_BYTES      256u
 #define HF_KV_KEY_BYTES_MAX   (16u << 10)
 #define HF_KV_VALUE_BYTES_MAX (1u << 20)
+#define HF_KV_CLIENTS         10000u /* at a time, by default */
 
 /* The recovery of a member that was excluded and kept its memory or its log. */
 enum hf_kv_recovery {
@@ -47,7 +48,7 @@ struct hf_kv_config {
 	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
 	unsigned member_count;
 	struct hf_addr listen; /* for Redis clients; port 0: any; family AF_UNSPEC: none */
-	uint32_t clients;      /* Redis clients at a time; 0: 10,000 */
+	uint32_t clients;      /* Redis clients at a time; 0: HF_KV_CLIENTS */
 	uint32_t clients_mb;   /* MiB for their buffers; the client with the largest ones is closed; 0: 256 */
 	/* A directory for the log, of this member alone; made if missing, its parent must exist. "": no log, and a
 	 * process that restarts has no records. */

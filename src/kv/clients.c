@@ -14,8 +14,8 @@ struct clients {
 	struct hf_kv *kv;
 	struct hf_io *listener;
 	struct hf_watch watch;
-	struct list all, dirty;
-	uint8_t *spare; /* a buffer of READ_BYTES; NULL: in use */
+	struct list all, dirty, slow; /* slow: dirty ones whose last request was costly */
+	uint8_t *spare;               /* a buffer of READ_BYTES; NULL: in use */
 	struct clients_counts counts;
 	uint64_t ids, turn;
 	struct log_limit full_log, evicted_log, http_log;
@@ -231,6 +231,7 @@ static void client_parse(struct client *client)
 		if (!client_take(client))
 			break;
 	}
+	client->slow = client->costly;
 	client->costly = false;
 	if (client->in != NULL && unparsed_bytes(client) == 0)
 		leave_in(client);
@@ -420,6 +421,7 @@ int kv_clients_open(
 	clients->watch.ready = listener_ready;
 	list_init(&clients->all);
 	list_init(&clients->dirty);
+	list_init(&clients->slow);
 	rc = hf_stream_listen(kv->env, address, &clients->listener, error);
 	if (rc == 0) {
 		rc = hf_loop_watch(kv->loop, &clients->watch, clients->listener, HF_READABLE);
@@ -447,16 +449,10 @@ void kv_clients_close(struct clients *clients)
 	free(clients);
 }
 
-bool kv_clients_turn(struct clients *clients)
+static void serve(struct clients *clients, struct list *dirty, uint64_t until_ns)
 {
-	uint64_t until_ns;
-
-	if (clients == NULL || list_empty(&clients->dirty))
-		return false;
-	until_ns = hf_env_now_ns(clients->kv->env) + CLIENTS_TURN_NS;
-	clients->turn++;
-	while (!list_empty(&clients->dirty)) {
-		struct client *client = container_of(clients->dirty.next, struct client, dirty);
+	while (!list_empty(dirty)) {
+		struct client *client = container_of(dirty->next, struct client, dirty);
 
 		if (client->turn == clients->turn)
 			break; /* it has had its share, and the others too */
@@ -466,6 +462,18 @@ bool kv_clients_turn(struct clients *clients)
 		if (hf_env_now_ns(clients->kv->env) >= until_ns)
 			break;
 	}
+}
+
+bool kv_clients_turn(struct clients *clients)
+{
+	uint64_t until_ns;
+
+	if (clients == NULL || (list_empty(&clients->dirty) && list_empty(&clients->slow)))
+		return false;
+	until_ns = hf_env_now_ns(clients->kv->env) + CLIENTS_TURN_NS;
+	clients->turn++;
+	serve(clients, &clients->dirty, until_ns);
+	serve(clients, &clients->slow, until_ns); /* one at least */
 	while (clients->counts.buffered > (size_t)clients->kv->config.clients_mb << 20)
 		evict(clients);
 	return true;
@@ -479,5 +487,5 @@ int kv_clients_address(const struct clients *clients, struct hf_addr *address_ou
 void kv_clients_set_dirty(struct client *client)
 {
 	if (list_empty(&client->dirty)) /* it keeps its place */
-		list_push_back(&client->clients->dirty, &client->dirty);
+		list_push_back(client->slow ? &client->clients->slow : &client->clients->dirty, &client->dirty);
 }

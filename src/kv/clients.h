@@ -9,7 +9,8 @@
  * CLIENT_STUCK_NS is closed, and so is a client with a write whose outcome is unknown.
  *
  * Of each client a turn takes CLIENT_TURN_BYTES of requests and one request, and of all clients it takes
- * CLIENTS_TURN_NS: what is left is due in the next turn, and leases go on (R-K47). Owned by the kv's loop. */
+ * CLIENTS_TURN_NS: what is left is due in the next turn, and leases go on. Clients whose last request was costly come
+ * last (R-K47). Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_CLIENTS_H
 #define HOLDFAST_KV_CLIENTS_H
 
@@ -17,7 +18,6 @@
 #include "net/resp.h"
 #include "net/resp_out.h"
 
-#define CLIENTS_DEFAULT      10000u
 #define CLIENTS_MB           256u
 #define CLIENTS_TURN_NS      2000000ull
 #define CLIENT_TURN_BYTES    16384u
@@ -73,7 +73,8 @@ struct client {
 	char name[CLIENT_NAME_BYTES];
 	bool resp3, quitting, broken;
 	bool due;     /* requests wait for a turn */
-	bool costly;  /* its last request was: the next one waits for the next turn */
+	bool costly;  /* its last request was: the next one waits for the next turn, */
+	bool slow;    /* and for the clients whose last one was not */
 	bool refuses; /* MULTI was refused: nothing is executed until EXEC or DISCARD (R-K48) */
 };
 

@@ -173,7 +173,7 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 		.poller = {.poll = kv_poll, .arm = kv_arm},
 		.timer = {.fire = fired, .quiet = true}};
 	kv->config.store_mb = (uint32_t)or_default(config->store_mb, STORE_MB);
-	kv->config.clients = (uint32_t)or_default(config->clients, CLIENTS_DEFAULT);
+	kv->config.clients = (uint32_t)or_default(config->clients, HF_KV_CLIENTS);
 	kv->config.clients_mb = (uint32_t)or_default(config->clients_mb, CLIENTS_MB);
 	kv->config.missed_mb = (uint32_t)or_default(config->missed_mb, MISSED_MB);
 	kv->config.missed_entries =

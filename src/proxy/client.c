@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "base/log.h"
 #include "proxy/redis/rewrite.h"
 
 #define READ_BYTES     16384u
@@ -19,9 +20,18 @@
 
 static void client_turn(struct client *client);
 
+static void count_buffers(struct client *client)
+{
+	size_t bytes = client->in.room + client->out.room + client->queue.room + client->run.raw.room;
+
+	client->proxy->buffered += bytes - client->buffered;
+	client->buffered = bytes;
+}
+
 static void client_free(struct client *client)
 {
 	client->proxy->client_count--;
+	client->proxy->buffered -= client->buffered;
 	list_remove(&client->node);
 	list_remove(&client->run.node);
 	list_remove(&client->open.node);
@@ -41,8 +51,14 @@ static void client_close(struct client *client)
 		hf_io_close(client->io);
 		client->io = NULL;
 	}
-	if (!client->running)
+	if (!client->running) {
 		client_free(client);
+		return;
+	}
+	resp_out_free(&client->in);
+	resp_out_free(&client->out);
+	client->read = client->sent = 0;
+	count_buffers(client);
 }
 
 /* What a run may have: it fits an entry, and a message. */
@@ -217,6 +233,29 @@ static void ask(struct client *client, const struct command *command, const stru
 
 /* ---- requests ---- */
 
+/* "METHOD /path HTTP/1.1", from a browser that a web page misleads: the lines behind it would be executed. */
+static bool is_http(const struct command_args *request)
+{
+	const struct resp_arg *args = request->args;
+
+	return request->data[0] != '*' && request->count == 3 && args[1].bytes > 0 && args[2].bytes > 5 &&
+	       request->data[args[1].at] == '/' && memcmp(request->data + args[2].at, "HTTP/", 5) == 0;
+}
+
+static void refuse_http(struct client *client)
+{
+	struct proxy *proxy = client->proxy;
+	char text[HF_ADDR_TEXT];
+	uint64_t left_out;
+
+	if (log_limit_allows(&proxy->http_log, hf_loop_now_ns(proxy->loop), &left_out))
+		log_warn("proxy: a client from %s sends HTTP, and is closed; it may be a browser that a web page "
+			 "misleads, or a program that is given this port in place of that of `http` (%llu lines "
+			 "suppressed)",
+			hf_addr_format(&client->remote, text), (unsigned long long)left_out);
+	(void)snprintf(client->refusal, sizeof(client->refusal), "ERR this is no HTTP server");
+}
+
 /* A refusal, in its turn. */
 static enum client_taken refuse(struct client *client, const char *words)
 {
@@ -291,8 +330,8 @@ static enum client_taken take(struct client *client, const struct command_args *
 	const struct command *command = protocol->find(request->data + request->args[0].at, request->args[0].bytes);
 	char words[COMMAND_WORDS];
 
-	if (command != NULL && command->kind == COMMAND_HTTP) {
-		(void)snprintf(client->refusal, sizeof(client->refusal), "ERR this is no HTTP server");
+	if ((command != NULL && command->kind == COMMAND_HTTP) || is_http(request)) {
+		refuse_http(client);
 		return CLIENT_TAKEN;
 	}
 	if (!protocol->check(client->proxy, command, request, words))
@@ -413,8 +452,9 @@ static void client_want(struct client *client)
 {
 	unsigned wanted = client->sent < client->out.bytes ? HF_WRITABLE : 0u;
 
+	count_buffers(client);
 	if (!client->closing && !client->ended &&
-		client->in.bytes - client->read < run_bytes_max(client->proxy) + RESP_LINE_MAX)
+		(!has_room(client) || client->in.bytes - client->read < run_bytes_max(client->proxy) + RESP_LINE_MAX))
 		wanted |= HF_READABLE;
 	if (client->watch.wanted != wanted)
 		(void)hf_loop_watch(client->proxy->loop, &client->watch, client->io, wanted);
@@ -443,10 +483,13 @@ static void take_requests(struct client *client)
 {
 	while (!client->running && !client->closing && has_room(client) && take_next(client))
 		continue;
-	if (client->read > 0) {
+	if (client->read == client->in.bytes && client->in.room > 2 * READ_BYTES)
+		resp_out_free(&client->in);
+	else if (client->read > client->in.bytes / 2) /* what moves is less than what was read */
 		resp_out_drop(&client->in, client->read);
-		client->read = 0;
-	}
+	else
+		return;
+	client->read = 0;
 }
 
 /* False: it is under way, and run_over follows. */
@@ -472,15 +515,44 @@ static void client_turn(struct client *client)
 			client_close(client);
 			return;
 		}
-	} while (!client->running && !client->closing && has_room(client) && client->in.bytes >= client->wanted &&
-		 client->wanted > 0 && client->in.bytes > 0);
+	} while (!client->running && !client->closing && has_room(client) &&
+		 client->in.bytes - client->read >= client->wanted && client->wanted > 0 &&
+		 client->in.bytes > client->read);
 	client_want(client);
+}
+
+/* The one with the largest buffers. */
+static struct client *evict(struct proxy *proxy)
+{
+	struct client *largest = NULL;
+	char text[HF_ADDR_TEXT];
+	uint64_t left_out;
+
+	list_for_each (at, &proxy->clients) {
+		struct client *client = container_of(at, struct client, node);
+
+		if (client->io != NULL && (largest == NULL || client->buffered > largest->buffered))
+			largest = client;
+	}
+	if (largest == NULL)
+		return NULL;
+	if (log_limit_allows(&proxy->evicted_log, hf_loop_now_ns(proxy->loop), &left_out))
+		log_warn(
+			"proxy: the buffers of clients exceed clients_mb, %zu MiB; the client from %s is closed, whose "
+			"buffers are the largest with %zu bytes; it sends more than it reads (%llu lines suppressed)",
+			proxy->clients_bytes_max >> 20, hf_addr_format(&largest->remote, text), largest->buffered,
+			(unsigned long long)left_out);
+	proxy->evicted++;
+	client_close(largest);
+	return largest;
 }
 
 static void client_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct client *client = container_of(watch, struct client, watch);
 
+	if (client->proxy->buffered > client->proxy->clients_bytes_max && evict(client->proxy) == client)
+		return;
 	if ((ready & HF_READABLE) != 0 && !client->ended) {
 		uint8_t *room = resp_out_reserve(&client->in, READ_BYTES);
 		ssize_t n = room == NULL ? -ENOMEM : hf_stream_read(client->io, room, READ_BYTES);
@@ -504,7 +576,7 @@ static void client_ready(struct hf_watch *watch, unsigned ready)
 
 /* ---- the listener ---- */
 
-static void client_open(struct proxy *proxy, struct hf_io *io)
+static void client_open(struct proxy *proxy, struct hf_io *io, const struct hf_addr *remote)
 {
 	struct client *client = calloc(1, sizeof(*client));
 
@@ -514,6 +586,7 @@ static void client_open(struct proxy *proxy, struct hf_io *io)
 	}
 	client->proxy = proxy;
 	client->io = io;
+	client->remote = *remote;
 	client->id = ++proxy->next_client;
 	client->wanted = 1;
 	client->watch.ready = client_ready;
@@ -530,15 +603,21 @@ static void listener_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct proxy *proxy = container_of(watch, struct proxy, listener_watch);
 	struct resp_out full = {0};
+	struct hf_addr remote;
+	uint64_t left_out;
 	struct hf_io *io;
 
 	(void)ready;
-	if (hf_stream_accept(proxy->listener, &io, NULL) != 0)
+	if (hf_stream_accept(proxy->listener, &io, &remote) != 0)
 		return;
-	if (proxy->client_count < CLIENTS_MAX) {
-		client_open(proxy, io);
+	if (proxy->client_count < proxy->clients_max) {
+		client_open(proxy, io, &remote);
 		return;
 	}
+	if (log_limit_allows(&proxy->full_log, hf_loop_now_ns(proxy->loop), &left_out))
+		log_warn("proxy: %u clients are connected, and another one is refused; raise `clients` (%llu lines "
+			 "suppressed)",
+			proxy->client_count, (unsigned long long)left_out);
 	proxy->protocol->put_error(&full, "ERR max number of clients reached");
 	(void)hf_stream_write(io, full.data, full.bytes);
 	resp_out_free(&full);

@@ -1,11 +1,13 @@
 /* client.h - a client's connection, shared by client.c (bytes, runs) and the files that answer the proxy's own
- * commands. */
+ * commands.
+ *
+ * A client whose replies wait to be taken begins nothing more, and is read from: it may write all of its requests
+ * before it reads. When the buffers of all clients exceed clients_mb, the client with the largest ones is closed. */
 #ifndef HOLDFAST_PROXY_CLIENT_H
 #define HOLDFAST_PROXY_CLIENT_H
 
 #include "proxy/objects.h"
 
-#define CLIENTS_MAX       1000u
 #define CLIENT_NAME_BYTES 64u
 
 struct client {
@@ -13,7 +15,9 @@ struct client {
 	struct proxy *proxy;
 	struct hf_io *io; /* NULL: the client is gone, and its run is not back yet */
 	struct hf_watch watch;
+	struct hf_addr remote;
 	struct resp_out in, out;
+	size_t buffered;             /* of its buffers, as counted for all clients */
 	size_t read, sent;           /* of in, of out */
 	size_t wanted;               /* bytes of `in` before which no request is whole */
 	size_t skip;                 /* bytes that come next and are dropped */

@@ -39,6 +39,8 @@ static const struct hf_config_key keys[] = {
 	{"slots", HF_CONFIG_NUMBER, OURS(slots), .min = 16, .max = 1u << 20},
 	{"slot_bytes", HF_CONFIG_NUMBER, OURS(slot_bytes), .min = 128, .max = 65536},
 	{"listen", HF_CONFIG_ADDRESS, OURS(listen), .required = true},
+	{"clients", HF_CONFIG_NUMBER, OURS(clients), .min = 1, .max = 1000000},
+	{"clients_mb", HF_CONFIG_NUMBER, OURS(clients_mb), .min = 32, .max = 1u << 20},
 	{"redis", HF_CONFIG_PATH, OURS(redis)},
 	{"memcached", HF_CONFIG_PATH, OURS(memcached)},
 	{"directory", HF_CONFIG_PATH, OURS(directory)},

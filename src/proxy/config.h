@@ -14,6 +14,7 @@ struct proxy_settings {
 	struct hf_addr listen;                               /* for clients */
 	char redis[HF_PATH_BYTES], memcached[HF_PATH_BYTES]; /* the server; empty: not given */
 	char directory[HF_PATH_BYTES];                       /* of the log's files; empty: memory is the storage */
+	uint32_t clients, clients_mb;                        /* 0: the defaults of struct proxy_config */
 	bool scripts;
 	uint64_t silence_ns;
 	/* Of the log, as in struct hf_smr_config; 0: the preset's. */

@@ -4,6 +4,7 @@
 
 #include <holdfast/channel.h>
 
+#include "base/log.h"
 #include "proxy/deadlines.h"
 #include "proxy/protocol.h"
 #include "proxy/proxy.h"
@@ -39,8 +40,10 @@ struct proxy {
 	struct hf_io *listener;
 	struct hf_watch listener_watch;
 	struct list clients;
-	unsigned client_count;
-	uint64_t next_client, accepted, commands_done;
+	unsigned client_count, clients_max;
+	size_t clients_bytes_max, buffered; /* of the buffers of all */
+	uint64_t next_client, accepted, evicted, commands_done;
+	struct log_limit full_log, evicted_log, http_log;
 	/* runs */
 	struct list crowded, held_reads, stranded, sent;
 	struct hf_timer retry;

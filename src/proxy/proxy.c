@@ -12,6 +12,7 @@
 #include "proxy/snapshot.h"
 
 #define NS_PER_MS   1000000ull
+#define CLIENTS_MB  256u
 #define SILENCE_NS  10000000000ull
 #define WORDS_BYTES 256u
 #define HELD_BYTES  (256u << 20) /* of entries that wait for a snapshot, or for the server behind one */
@@ -344,6 +345,8 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	proxy->id = config->smr.id;
 	proxy->protocol = config->memcached ? &proxy_memcached : &proxy_redis;
 	proxy->listen = config->listen;
+	proxy->clients_max = config->clients == 0 ? PROXY_CLIENTS : config->clients;
+	proxy->clients_bytes_max = (size_t)(config->clients_mb == 0 ? CLIENTS_MB : config->clients_mb) << 20;
 	proxy->commands.scripts = config->scripts;
 	proxy->due.fire = due;
 	proxy->retry.fire = retry;
@@ -409,6 +412,7 @@ struct proxy_counts proxy_count(const struct proxy *proxy)
 {
 	return (struct proxy_counts){.clients = proxy->client_count,
 		.accepted = proxy->accepted,
+		.evicted = proxy->evicted,
 		.commands = proxy->commands_done,
 		.deadlines = proxy->deadlines.count,
 		.server_waiting = proxy_server_waiting(proxy->server)};

@@ -15,11 +15,15 @@
 
 struct proxy;
 
+#define PROXY_CLIENTS 10000u /* at a time, by default */
+
 struct proxy_config {
 	struct hf_smr_config smr;
 	const char *socket;    /* path of the server's */
 	bool memcached;        /* it is one; else Redis */
 	struct hf_addr listen; /* for clients */
+	uint32_t clients;      /* at a time; 0: PROXY_CLIENTS */
+	uint32_t clients_mb;   /* MiB for their buffers; 0: 256 */
 	bool scripts;          /* EVAL is taken: its author vouches that it does the same at every server */
 	uint64_t silence_ns;   /* a server that does not reply for this time is ended; 0: 10 s */
 };
@@ -39,7 +43,7 @@ struct hf_smr *proxy_smr(struct proxy *proxy);
 
 struct proxy_counts {
 	unsigned clients;
-	uint64_t accepted, commands, deadlines, server_waiting;
+	uint64_t accepted, evicted, commands, deadlines, server_waiting;
 };
 struct proxy_counts proxy_count(const struct proxy *proxy);
 

@@ -3,6 +3,7 @@ import http.client
 import json
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -578,6 +579,17 @@ def a_member_is_ready_while_it_serves(directory):
         assert ready(503)["ready"] is False and ready(503)["reason"].startswith("CLUSTERDOWN"), ready(503)
         assert client.ask("PING").startswith("-CLUSTERDOWN ") and _page(cluster, 0, "/health")[0] == 200
         assert _info(client)["serving"] == "0"
+
+
+def a_member_has_clients_within_its_descriptors(directory):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+
+    with Cluster(directory, KIND, 1, clients=5000) as cluster:
+        told = program.run(directory, "kv", "--config", str(cluster.path(0)), check=2, preexec_fn=limit).stderr
+        assert all(word in told for word in ("5000 clients", "may have 1000", "LimitNOFILE", "lower `clients`")), told
+    with Cluster(directory, KIND, 1) as cluster:
+        assert cluster.client(0).ask("CONFIG", "GET", "maxclients") == [b"maxclients", b"10000"]
 
 
 def wrong_configurations_are_refused(directory):

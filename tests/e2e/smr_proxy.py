@@ -285,8 +285,8 @@ def a_server_that_hangs_leads_no_more_and_is_ended(directory):
 
 
 def clients_that_are_gone_count_until_their_writes_end(directory):
-    write, most = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n", 1000
-    with _cluster(directory) as it:
+    write, most = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n", 100
+    with _cluster(directory, clients=most) as it:
         last = it.leader()
         for i in range(3):
             if i != last:

@@ -8,11 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/client_limit.h"
 #include "cli/kv/kv.h"
 #include "cli/process.h"
 
 #define SLEEP_NS 200000000ull /* between two looks at whether it was told to end */
 #define LEAVE_NS 1000000ull   /* and at whether it has left */
+/* Descriptors for anything but clients, and for each so many MiB of the store. */
+#define OTHER_FILES 400u
+#define FILE_MB     4u
 
 struct options {
 	const char *config;
@@ -97,6 +101,9 @@ int kv_command(int argc, char **argv)
 	rc = hf_config_load(hf_env_host(), options.config, sections, 2, &error);
 	if (rc != 0)
 		return cli_refuse("kv", "%s", error.text);
+	rc = client_limit_fit("kv", HF_KV_CLIENTS, OTHER_FILES + kv.store_mb / FILE_MB, &kv.clients);
+	if (rc != EXIT_DONE)
+		return rc;
 	process_catch_signals();
 	return serve(&node, &kv);
 }

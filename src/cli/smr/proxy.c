@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/client_limit.h"
 #include "cli/process.h"
 #include "cli/smr/server.h"
 #include "proxy/config.h"
@@ -19,6 +20,7 @@
 #define START_NS    10000000000ull /* in which the server listens */
 #define RETRY_NS    10000000ull
 #define WORDS_BYTES 300u
+#define OTHER_FILES 400u /* descriptors for anything but clients */
 
 struct options {
 	const char *config, *redis, *memcached, *directory;
@@ -148,6 +150,8 @@ static int serve(const struct hf_node_config *node_config, const struct proxy_se
 	struct hf_error error = {0};
 	struct proxy_config config = {.memcached = memcached,
 		.listen = settings->listen,
+		.clients = settings->clients,
+		.clients_mb = settings->clients_mb,
 		.scripts = settings->scripts,
 		.silence_ns = settings->silence_ns};
 	struct hf_loop *loop;
@@ -188,6 +192,9 @@ int smr_proxy_command(int argc, char **argv)
 	rc = hf_config_load(hf_env_host(), options.config, sections, 2, &error);
 	if (rc != 0)
 		return cli_refuse(COMMAND, "%s", error.text);
+	rc = client_limit_fit(COMMAND, PROXY_CLIENTS, OTHER_FILES, &settings.clients);
+	if (rc != EXIT_DONE)
+		return rc;
 	settings.scripts |= options.scripts;
 	if (options.directory != NULL && (size_t)snprintf(settings.directory, sizeof(settings.directory), "%s",
 						 options.directory) >= sizeof(settings.directory))
