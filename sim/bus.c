@@ -179,17 +179,27 @@ static void tell(struct nic_bus *bus, const struct effect *effect)
 
 /* ---- what the NIC calls ---- */
 
-static void bus_read(struct soft_bus *base, void *to, const void *host, size_t bytes)
+static int bus_check(struct soft_bus *base, const void *host, size_t bytes, bool writes)
+{
+	(void)base;
+	(void)host;
+	(void)bytes;
+	(void)writes;
+	return 0; /* the memory of a simulated host stays */
+}
+
+static bool bus_read(struct soft_bus *base, void *to, const void *host, size_t bytes)
 {
 	struct nic_bus *bus = bus_of(base);
 
 	if (bus->dead || !allowed(bus, host, bytes, "read")) {
 		memset(to, 0, bytes);
-		return;
+		return true;
 	}
 	push_overlapping(bus, host, bytes);
 	memcpy(to, host, bytes);
 	tell(bus, &(struct effect){.kind = EFFECT_READ, .nic = bus->nic, .host = (uintptr_t)host, .bytes = bytes});
+	return true;
 }
 
 /* The moment is not the one in which the packet was made: what is posted may become visible between. */
@@ -202,18 +212,18 @@ static const void *bus_view(struct soft_bus *base, const void *host, size_t byte
 }
 
 /* In up to PIECES_MAX pieces, cut at cache lines, each visible at its own time. */
-static void bus_write(struct soft_bus *base, void *host, const void *from, size_t bytes)
+static bool bus_write(struct soft_bus *base, void *host, const void *from, size_t bytes)
 {
 	struct nic_bus *bus = bus_of(base);
 	struct effect effect = {
 		.kind = EFFECT_WRITE, .nic = bus->nic, .host = (uintptr_t)host, .bytes = bytes, .data = from};
 
 	if (bytes == 0 || bus->dead || !allowed(bus, host, bytes, "wrote"))
-		return;
+		return true;
 	tell(bus, &effect);
 	if (list_empty(&bus->queue) && world_chance(bus->world, DIRECT_PPM)) {
 		memcpy(host, from, bytes);
-		return;
+		return true;
 	}
 	for (size_t at = 0, piece = 1; at < bytes; piece++) {
 		size_t n = bytes - at;
@@ -225,6 +235,7 @@ static void bus_write(struct soft_bus *base, void *host, const void *from, size_
 			bus, (char *)host + at, (const char *)from + at, n, world_range(bus->world, 0, bus->lag_ns));
 		at += n;
 	}
+	return true;
 }
 
 static bool is_failed_cas(const struct effect *effect)
@@ -263,7 +274,8 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 	return effect->original;
 }
 
-static uint64_t bus_cas(struct soft_bus *base, uint64_t *host, uint64_t compare, uint64_t swap)
+static bool bus_cas(
+	struct soft_bus *base, uint64_t *host, uint64_t compare, uint64_t swap, uint64_t *original_out)
 {
 	struct nic_bus *bus = bus_of(base);
 	struct effect effect = {.kind = EFFECT_CAS,
@@ -273,16 +285,18 @@ static uint64_t bus_cas(struct soft_bus *base, uint64_t *host, uint64_t compare,
 		.compare = compare,
 		.argument = swap};
 
-	return atomic(bus, &effect);
+	*original_out = atomic(bus, &effect);
+	return true;
 }
 
-static uint64_t bus_faa(struct soft_bus *base, uint64_t *host, uint64_t add)
+static bool bus_faa(struct soft_bus *base, uint64_t *host, uint64_t add, uint64_t *original_out)
 {
 	struct nic_bus *bus = bus_of(base);
 	struct effect effect = {
 		.kind = EFFECT_FAA, .nic = bus->nic, .host = (uintptr_t)host, .bytes = sizeof(*host), .argument = add};
 
-	return atomic(bus, &effect);
+	*original_out = atomic(bus, &effect);
+	return true;
 }
 
 static void bus_complete(
@@ -322,6 +336,7 @@ static void drain(struct soft_bus *base)
 }
 
 static const struct soft_bus_ops sim_bus_ops = {
+	.check = bus_check,
 	.read = bus_read,
 	.view = bus_view,
 	.write = bus_write,

@@ -4,6 +4,8 @@
 
 #include "dev/soft/objects.h"
 
+#define WRITE_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
 int objects_pd_alloc(struct hf_dev *dev, struct hf_pd **pd_out)
 {
 	struct soft_pd *pd = calloc(1, sizeof(*pd));
@@ -43,9 +45,16 @@ int objects_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, 
 	struct hf_error *error)
 {
 	struct soft_nic *nic = nic_of(pd->dev);
-	struct soft_mr *mr = calloc(1, sizeof(*mr)), **bucket;
+	struct soft_bus *bus = nic->engine.bus;
+	struct soft_mr *mr, **bucket;
 	uint32_t key;
+	int rc = bus->ops->check(bus, addr, bytes, (access & WRITE_ACCESS) != 0);
 
+	if (rc == -EACCES)
+		return hf_error_set(error, rc, "soft: the memory is mapped read-only: register it without write access");
+	if (rc != 0)
+		return hf_error_set(error, rc, "soft: not all of the memory is mapped and readable");
+	mr = calloc(1, sizeof(*mr));
 	if (mr == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory left for one more region");
 	pthread_mutex_lock(&nic->lock);

@@ -133,9 +133,8 @@ static bool land(struct requester *requester, struct send_slot *slot, uint64_t o
 	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
 		void *host = engine_local(engine, requester->qp->base.pd, &piece, IBV_ACCESS_LOCAL_WRITE);
 
-		if (host == NULL)
+		if (host == NULL || !engine->bus->ops->write(engine->bus, host, from, piece.length))
 			return false;
-		engine->bus->ops->write(engine->bus, host, from, piece.length);
 		from += piece.length;
 		bytes -= piece.length;
 	}

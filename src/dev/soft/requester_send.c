@@ -78,9 +78,8 @@ static bool gather(struct requester *requester, struct send_slot *slot, uint64_t
 	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
 		const void *host = engine_local(engine, requester->qp->base.pd, &piece, 0);
 
-		if (host == NULL)
+		if (host == NULL || !engine->bus->ops->read(engine->bus, to, host, piece.length))
 			return false;
-		engine->bus->ops->read(engine->bus, to, host, piece.length);
 		to += piece.length;
 		bytes -= piece.length;
 	}

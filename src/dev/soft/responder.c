@@ -104,16 +104,21 @@ static void refuse(struct responder *responder, uint8_t code, enum ibv_wc_status
 	qp_fail(qp);
 }
 
-static void executed(struct responder *responder, uint32_t psns, uint32_t bytes, bool message_ends)
+/* False: the memory of its footer is not there any more, and it is refused. */
+static bool executed(struct responder *responder, uint32_t psns, uint32_t bytes, bool message_ends)
 {
 	struct soft_bus *bus = responder->qp->engine->bus;
 
-	if (responder->foot_to != NULL)
-		bus->ops->write(bus, responder->foot_to, &responder->foot_value, sizeof(responder->foot_value));
+	if (responder->foot_to != NULL &&
+		!bus->ops->write(bus, responder->foot_to, &responder->foot_value, sizeof(responder->foot_value))) {
+		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
+		return false;
+	}
 	responder->qp->engine->counters.executed_bytes += bytes;
 	responder->expected = psn_add(responder->expected, psns);
 	if (message_ends)
 		responder->msn = psn_add(responder->msn, 1);
+	return true;
 }
 
 /* A WRITE or SEND that executed. */
@@ -213,9 +218,8 @@ static enum scatter scatter(struct responder *responder, uint64_t offset, const 
 	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
 		void *host = engine_local(engine, pd, &piece, IBV_ACCESS_LOCAL_WRITE);
 
-		if (host == NULL)
+		if (host == NULL || !engine->bus->ops->write(engine->bus, host, from, piece.length))
 			return SCATTER_NO_ACCESS;
-		engine->bus->ops->write(engine->bus, host, from, piece.length);
 		from += piece.length;
 		bytes -= piece.length;
 	}
@@ -245,7 +249,8 @@ static void execute_send(struct responder *responder, const struct packet *packe
 		break;
 	}
 	responder->message_bytes += packet->payload_bytes;
-	executed(responder, 1, packet->payload_bytes, last);
+	if (!executed(responder, 1, packet->payload_bytes, last))
+		return;
 	if (last) {
 		responder->message = MESSAGE_NONE;
 		complete_recv(responder, packet, IBV_WC_RECV);
@@ -291,11 +296,10 @@ static bool write_payload(struct responder *responder, const struct packet *pack
 	}
 	host = engine_remote(qp->engine, qp->base.pd, responder->write_rkey, responder->write_va, packet->payload_bytes,
 		IBV_ACCESS_REMOTE_WRITE);
-	if (host == NULL) {
+	if (host == NULL || !bus->ops->write(bus, host, packet->payload, packet->payload_bytes)) {
 		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
 		return false;
 	}
-	bus->ops->write(bus, host, packet->payload, packet->payload_bytes);
 	responder->write_va += packet->payload_bytes;
 	responder->write_left -= packet->payload_bytes;
 	return true;
@@ -317,9 +321,8 @@ static void execute_write(struct responder *responder, const struct packet *pack
 		rnr(responder);
 		return;
 	}
-	if (!write_payload(responder, packet))
+	if (!write_payload(responder, packet) || !executed(responder, 1, packet->payload_bytes, last))
 		return;
-	executed(responder, 1, packet->payload_bytes, last);
 	if (last)
 		responder->message = MESSAGE_NONE;
 	if (packet->traits & PACKET_HAS_IMM)
@@ -366,7 +369,7 @@ static void execute_read(struct responder *responder, const struct packet *packe
 	if (wrong != 0)
 		refuse(responder, wrong, IBV_WC_SUCCESS);
 	else
-		executed(responder, response.psns, packet->dma_bytes, true);
+		(void)executed(responder, response.psns, packet->dma_bytes, true);
 }
 
 static void execute_atomic(struct responder *responder, const struct packet *packet)
@@ -374,6 +377,7 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 	struct soft_qp *qp = responder->qp;
 	struct soft_bus *bus = qp->engine->bus;
 	struct pending_response response = {.atomic = true, .psn = packet->psn, .psns = 1};
+	bool there;
 	void *host;
 
 	if ((qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0 || (packet->va & 7) != 0 ||
@@ -387,17 +391,20 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
 		return;
 	}
-	if (packet->opcode == PACKET_COMPARE_SWAP)
-		response.original = bus->ops->cas(bus, host, packet->compare, packet->swap_add);
-	else
-		response.original = bus->ops->faa(bus, host, packet->swap_add);
+	there = packet->opcode == PACKET_COMPARE_SWAP
+			? bus->ops->cas(bus, host, packet->compare, packet->swap_add, &response.original)
+			: bus->ops->faa(bus, host, packet->swap_add, &response.original);
+	if (!there) {
+		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
+		return;
+	}
 	responder->replay[responder->replay_next] =
 		(struct hf_atomic_result){.psn = packet->psn, .original = response.original};
 	responder->replay_next = (responder->replay_next + 1) % RD_ATOMIC_MAX;
 	if (responder->replay_count < RD_ATOMIC_MAX)
 		responder->replay_count++;
 	pending_add(responder, &response);
-	executed(responder, 1, sizeof(uint64_t), true);
+	(void)executed(responder, 1, sizeof(uint64_t), true);
 }
 
 unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n)

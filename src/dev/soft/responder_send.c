@@ -35,8 +35,10 @@ static enum step send_read_packet(struct responder *responder, struct pending_re
 	at = flow_packet(responder->flow, &engine->tx, &packet, &payload);
 	if (at == NULL)
 		return STEP_FULL;
-	if (bytes > 0)
-		engine->bus->ops->read(engine->bus, payload, host, bytes);
+	if (bytes > 0 && !engine->bus->ops->read(engine->bus, payload, host, bytes)) {
+		flow_cancel(&engine->tx, &packet);
+		return STEP_REFUSED;
+	}
 	flow_seal(responder->flow, at, &packet);
 	response->started = true;
 	response->psn = psn_add(response->psn, 1);
