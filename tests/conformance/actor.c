@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/ensure.h"
@@ -368,6 +369,8 @@ static void do_object(struct actor *actor, struct actor_call *call, struct actor
 	} else if (call->op == ACTOR_MEM_ALLOC) {
 		answer->rc = mem_alloc(actor, i, call->bytes, (enum actor_memory)call->n, &answer->error);
 		answer->value = (uintptr_t)actor->mem[i];
+	} else if (call->op == ACTOR_MEM_PROTECT) {
+		answer->rc = mprotect((void *)(uintptr_t)call->addr, call->bytes, (int)call->n) == 0 ? 0 : -errno;
 	} else if (call->op == ACTOR_MR_REG) {
 		reg(actor, call, answer);
 	} else if (call->op == ACTOR_MR_DEREG) {
@@ -468,6 +471,7 @@ void actor_do(struct actor *actor, struct actor_call *call, struct actor_answer 
 	case ACTOR_PD_ALLOC:
 	case ACTOR_PD_FREE:
 	case ACTOR_MEM_ALLOC:
+	case ACTOR_MEM_PROTECT:
 	case ACTOR_MR_REG:
 	case ACTOR_MR_DEREG:
 	case ACTOR_CQ_CREATE:

@@ -27,6 +27,7 @@ enum actor_op {
 	ACTOR_PD_ALLOC,
 	ACTOR_PD_FREE,
 	ACTOR_MEM_ALLOC,
+	ACTOR_MEM_PROTECT, /* n: PROT_ of whole pages */
 	ACTOR_MR_REG,
 	ACTOR_MR_DEREG,
 	ACTOR_CQ_CREATE,

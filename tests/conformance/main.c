@@ -35,6 +35,7 @@ static int run(const struct bed *bed)
 	ADD(fault_tests);
 	ADD(fence_tests);
 	ADD(access_tests);
+	ADD(gone_tests);
 	ADD(atomic_tests);
 	ADD(qp_tests);
 	ADD(event_tests);

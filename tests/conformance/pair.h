@@ -118,6 +118,7 @@ TEST_LIST(transfer_tests);
 TEST_LIST(order_tests);
 TEST_LIST(receive_tests);
 TEST_LIST(fault_tests);
+TEST_LIST(gone_tests);
 TEST_LIST(fence_tests);
 TEST_LIST(access_tests);
 TEST_LIST(atomic_tests);

@@ -205,6 +205,16 @@ int side_mem_alloc(struct side *side, uint32_t mem, uint64_t bytes)
 	return answer->rc;
 }
 
+int side_mem_protect(struct side *side, uint64_t addr, uint64_t bytes, int protection)
+{
+	struct actor_call *call = call_of(ACTOR_MEM_PROTECT, 0);
+
+	call->addr = addr;
+	call->bytes = bytes;
+	call->n = (uint32_t)protection;
+	return answer_of(side, call)->rc;
+}
+
 int side_mr_reg(struct side *side, uint32_t mr, uint32_t pd, uint64_t addr, uint64_t bytes, uint64_t iova, int access)
 {
 	struct actor_call *call = call_of(ACTOR_MR_REG, mr);

@@ -47,6 +47,8 @@ void side_close(struct side *side);
 int side_pd_alloc(struct side *side, uint32_t pd);
 int side_pd_free(struct side *side, uint32_t pd);
 int side_mem_alloc(struct side *side, uint32_t mem, uint64_t bytes);
+/* Takes away, or gives back, the access of the process itself to whole pages of it (mprotect). */
+int side_mem_protect(struct side *side, uint64_t addr, uint64_t bytes, int protection);
 int side_mr_reg(struct side *side, uint32_t mr, uint32_t pd, uint64_t addr, uint64_t bytes, uint64_t iova, int access);
 int side_mr_dereg(struct side *side, uint32_t mr);
 int side_cq_create(struct side *side, uint32_t cq, uint32_t cqe);
