@@ -147,6 +147,10 @@ int hf_vqp_connect(
  * `access` to it. Both sides call it, in any order. Until the peer calls it the vqp stays in HF_VQP_CONNECTING, also
  * across restarts of the peer, and posted wrs fail after the budget. */
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
+/* How often a message is sent again to a peer that has posted no receive, as ibv_qp_attr.rnr_retry: 0 to 6 times, then it fails
+ * with IBV_WC_RNR_RETRY_EXC_ERR, and the vqp with it; 7, the default: until the peer posts one. May be called in any state. A verbs
+ * device, which cannot change its qps, keeps the number that a qp was connected with. */
+void hf_vqp_set_rnr_retry(struct hf_vqp *vqp, uint8_t retries);
 /* Like the move of a qp to IBV_QPS_ERR: every wr completes as flushed, at the peer too. */
 void hf_vqp_abort(struct hf_vqp *vqp);
 /* Ends a lane by its evidence, as the loss of its rail does: both ends fence it and exchange evidence. Executed wrs

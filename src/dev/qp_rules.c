@@ -23,8 +23,9 @@ static const struct move rc_moves[] = {
 		IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
 		IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH |
 			IBV_QP_PATH_MIG_STATE},
+	/* The RNR retries are more than verbs has: a vqp may be connected before the program says how many it wants. */
 	{IBV_QPS_RTS, IBV_QPS_RTS, 0,
-		IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH |
+		IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_RNR_RETRY | IBV_QP_ALT_PATH |
 			IBV_QP_PATH_MIG_STATE},
 };
 

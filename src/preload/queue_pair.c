@@ -250,6 +250,8 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 	if ((mask & IBV_QP_ACCESS_FLAGS) && from >= IBV_QPS_RTR && attr->qp_access_flags != qp->attr.qp_access_flags)
 		return -EOPNOTSUPP;
 	keep(&qp->attr, attr, mask);
+	if (mask & IBV_QP_RNR_RETRY)
+		hf_vqp_set_rnr_retry(qp->vqp, attr->rnr_retry);
 	return to == IBV_QPS_RTR && from == IBV_QPS_INIT ? connect_peer(qp, attr) : 0;
 }
 

@@ -105,6 +105,7 @@ struct hf_vqp {
 	bool path_broken, path_cut;   /* the path in use is of no use any more; is about to be: failover_cut */
 	struct path *path;            /* in use: own_path, or that of a standby qp */
 	struct path own_path, backup[HF_RAILS_MAX];
+	uint8_t rnr_retry; /* of messages: hf_vqp_set_rnr_retry */
 	bool qp_remains;   /* of one that ended: a qp could be neither fenced nor destroyed */
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool refuses_rail; /* that the picker chose: no qp can be made there; told with the next FENCE or STATE */

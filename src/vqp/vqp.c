@@ -74,6 +74,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->pd = pd;
 	vqp->path = &vqp->own_path;
 	vqp->home_rail = -1;
+	vqp->rnr_retry = RNR_RETRY_FOR_EVER;
 	vqp->homes_told = vqp->homes_theirs = HOMES_ALL;
 	vqp->send_cq = init->send_cq;
 	vqp->recv_cq = init->recv_cq != NULL ? init->recv_cq : init->send_cq;
@@ -161,6 +162,23 @@ void hf_vqp_abort(struct hf_vqp *vqp)
 {
 	end_for(vqp, HF_VQP_END_ASKED);
 	vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* A qp that is not in RTS yet refuses, and is connected with the number; one of a device that cannot change it keeps its own. */
+static void set_rnr_retry(struct path *path, uint8_t retries)
+{
+	struct ibv_qp_attr attr = {.rnr_retry = retries};
+
+	if (path->qp != NULL)
+		(void)hf_qp_modify(path->qp, &attr, IBV_QP_RNR_RETRY);
+}
+
+void hf_vqp_set_rnr_retry(struct hf_vqp *vqp, uint8_t retries)
+{
+	vqp->rnr_retry = retries;
+	set_rnr_retry(&vqp->own_path, retries);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		set_rnr_retry(&vqp->backup[i], retries);
 }
 
 /* No peer knows of it, and it never had a path: what it has is in the logs, and in what vqp_fail has begun. */

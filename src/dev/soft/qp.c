@@ -117,6 +117,8 @@ int qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask, uint6
 	if (rc != 0)
 		return rc;
 	take_attr(&qp->attr, attr, mask);
+	if (mask & IBV_QP_RNR_RETRY)
+		qp->requester.rnr_retries = qp->attr.rnr_retry;
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR) {
 		take_dc_defaults(qp, mask);
 		qp->mtu_bytes = 128u << qp->attr.path_mtu;

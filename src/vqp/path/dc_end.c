@@ -7,7 +7,6 @@
 #include "node/rail_describe.h"
 
 #define MIN_RNR_TIMER 8
-#define RNR_RETRY     7
 
 bool dc_end_suits(const struct hf_peer *peer, unsigned rail)
 {
@@ -41,7 +40,7 @@ int dc_end_start(const struct hf_node *node, struct path *path, bool is_initiato
 		.sq_psn = path->psn,
 		.timeout = node->config.timeout,
 		.retry_cnt = node->config.retry_cnt,
-		.rnr_retry = RNR_RETRY,
+		.rnr_retry = RNR_RETRY_FOR_EVER,
 		.max_rd_atomic = rail_describe_rd_atomic(dev),
 	};
 	return hf_qp_modify(path->qp, &attr,

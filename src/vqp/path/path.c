@@ -9,7 +9,6 @@
 #include "node/rail_describe.h"
 
 #define PATH_SLACK    2u /* besides what the application may have in flight: a probe, an atomic's log write */
-#define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
 #define MIN_RNR_TIMER 8
 
 /* Three bytes of entropy: a psn. */
@@ -111,7 +110,7 @@ void path_say(struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path
 }
 
 static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
-	const struct path_offer *theirs)
+	uint8_t rnr_retry, const struct path_offer *theirs)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
 	enum ibv_mtu mtu = rail_describe_mtu(dev);
@@ -139,7 +138,7 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 		.sq_psn = path->psn,
 		.timeout = node->config.timeout,
 		.retry_cnt = node->config.retry_cnt,
-		.rnr_retry = RNR_RETRY,
+		.rnr_retry = rnr_retry,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
 	path->footers = theirs->footers && path_has_footers(node, path->rail);
@@ -154,7 +153,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct path_offer 
 {
 	const uint8_t *gid = vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid;
 
-	return connect_to(vqp->node, path, gid, access_at_rtr(vqp, path), theirs);
+	return connect_to(vqp->node, path, gid, access_at_rtr(vqp, path), vqp->rnr_retry, theirs);
 }
 
 int path_connect_self(const struct hf_node *node, struct path *path, int access)
@@ -162,7 +161,7 @@ int path_connect_self(const struct hf_node *node, struct path *path, int access)
 	union ibv_gid gid = hf_dev_gid(node->rails[path->rail].dev);
 	struct path_offer offer = path_attributes(node, path);
 
-	return connect_to(node, path, gid.raw, (unsigned)access, &offer);
+	return connect_to(node, path, gid.raw, (unsigned)access, RNR_RETRY_FOR_EVER, &offer);
 }
 
 /* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */

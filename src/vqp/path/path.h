@@ -27,6 +27,8 @@ struct path_ops {
 	void (*leave)(struct hf_vqp *vqp); /* the vqp has no path then */
 };
 
+#define RNR_RETRY_FOR_EVER 7 /* the receiver decides when it is ready */
+
 /* A device's qp of a vqp, or of all vqps on it. */
 struct path {
 	const struct path_ops *ops; /* NULL: those of a qp of its own */

@@ -69,11 +69,30 @@ static void what_is_behind_a_read_that_cannot_land_ends_at_both_sides(void **sta
 	pair_close(&pair);
 }
 
+/* A qp that is connected already takes the number. */
+static void a_message_without_a_receive_fails_at_once_when_it_is_not_to_be_sent_again(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	hf_vqp_set_rnr_retry(pair.a.vqp, 0);
+	assert_int_equal(pair_send(&pair, 1, 0, 64), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_RNR_RETRY_EXC_ERR);
+	assert_int_equal(wc.vendor_err, HF_WC_NOT_EXECUTED);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_behind_a_wr_that_cannot_be_sent_did_not_execute),
 		cmocka_unit_test(what_is_behind_a_read_that_cannot_land_ends_at_both_sides),
+		cmocka_unit_test(a_message_without_a_receive_fails_at_once_when_it_is_not_to_be_sent_again),
 	};
 
 	if (argc > 1)
