@@ -48,7 +48,7 @@ def _json_of(command):
     """What a program prints."""
     done = subprocess.run([str(word) for word in command], text=True, capture_output=True, timeout=STEP_S, check=False)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if not re.match("holdfast: (info|warn)", line)]
+        said = [line for line in done.stderr.splitlines() if not re.match(r"(\S+Z )?holdfast: (info|warn)", line)]
         raise beside.Missing(f"{pathlib.Path(command[0]).name} came to no figures: {' '.join(said)[-300:]}")
     return json.loads(done.stdout)
 

@@ -274,8 +274,7 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 	return effect->original;
 }
 
-static bool bus_cas(
-	struct soft_bus *base, uint64_t *host, uint64_t compare, uint64_t swap, uint64_t *original_out)
+static bool bus_cas(struct soft_bus *base, uint64_t *host, uint64_t compare, uint64_t swap, uint64_t *original_out)
 {
 	struct nic_bus *bus = bus_of(base);
 	struct effect effect = {.kind = EFFECT_CAS,

@@ -1,7 +1,13 @@
 /* log.h - one line of text per event, on standard error, from any thread.
  *
- * A line is "holdfast: LEVEL: text". Lines below the level (default: info; HOLDFAST_LOG=debug|info|warn|error) cost
- * one comparison. A line that a peer can cause often uses a struct log_limit. */
+ * A line is "TIME holdfast: LEVEL: SERVICE NAME: text", with the time in UTC and milliseconds. The service and its name stand there
+ * in processes that serve. Three variables of the environment decide:
+ *
+ *     HOLDFAST_LOG=debug|info|warn|error   the lowest level, by default info; a line below it costs one comparison
+ *     HOLDFAST_LOG_TIME=off                without the time, where the reader of standard error adds one
+ *     HOLDFAST_LOG_FORMAT=json             a JSON object a line, with time, level, service, name and text
+ *
+ * A line that a peer can cause often uses a struct log_limit. */
 #ifndef HOLDFAST_BASE_LOG_H
 #define HOLDFAST_BASE_LOG_H
 
@@ -14,6 +20,10 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 typedef void log_sink(enum log_level level, const char *line, void *context);
 void log_set_sink(log_sink *sink, void *context);
 void log_set_level(enum log_level level);
+/* The wall clock, which the environment sets; without one lines have no time. */
+void log_set_clock(uint64_t (*wall_ns)(void));
+/* What this process serves, and as whom ("kv", "a"); both are copied. Before other threads log. */
+void log_set_service(const char *service, const char *name);
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -13,7 +13,7 @@
 
 #include "cli/process.h"
 
-#define NAME_FORM     "holdfast-demo-%u-"
+#define NAME_FORM     "holdfast-tmp-%u-"
 #define LOCK_NAME     "lock"
 #define MEMORY_PARENT "/dev/shm"
 #define NAME_BYTES    64

@@ -1,6 +1,6 @@
 /* scratch.h - a temporary directory that is removed even if its program is killed.
  *
- *   DIRECTORY/holdfast-demo-UID-PID-XXXXXX/    mode 0700
+ *   DIRECTORY/holdfast-tmp-UID-PID-XXXXXX/    mode 0700
  *       lock                                   held (flock) by its owner as long as it lives
  *
  * The next run removes directories whose lock is free. */

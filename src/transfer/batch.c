@@ -33,6 +33,7 @@ struct hf_transfer_batch {
 	struct list submissions;
 	unsigned room, count, pending; /* tasks; pending: owners */
 	bool submitting;
+	bool refused; /* the last requests that were submitted, or one of them */
 	struct notice *notice;
 	struct batch_task tasks[];
 };
@@ -229,12 +230,21 @@ int batch_task_status(const struct hf_transfer_batch *batch, unsigned task, stru
 	return 0;
 }
 
+void batch_note_refusal(struct hf_transfer_batch *batch, bool refused)
+{
+	batch->refused = refused;
+}
+
 enum hf_transfer_status batch_status(const struct hf_transfer_batch *batch)
 {
 	enum hf_transfer_status status = HF_TRANSFER_COMPLETED;
 
 	if (batch->pending > 0)
 		return HF_TRANSFER_PENDING;
+	if (batch->refused)
+		return HF_TRANSFER_INVALID;
+	if (batch->count == 0)
+		return HF_TRANSFER_INITIAL;
 	for (unsigned i = 0; i < batch->count && status == HF_TRANSFER_COMPLETED; i++)
 		status = batch->tasks[i].owner->task.status;
 	return status;

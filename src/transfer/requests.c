@@ -166,6 +166,7 @@ int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer
 		rc = resolve(engine, &requests[i], i, &resolved[i], error);
 	if (rc == 0)
 		rc = submit(batch, resolved, n, first_out, error);
+	batch_note_refusal(batch, rc != 0);
 	free(resolved);
 	return rc;
 }
@@ -188,13 +189,14 @@ int hf_transfer_submit_each(struct hf_transfer_batch *batch, const struct hf_tra
 	int *tasks_out, struct hf_error *error)
 {
 	struct task_request *resolved = calloc(n, sizeof(*resolved));
-	unsigned first = 0, good;
+	unsigned first = 0, good = 0;
 	int rc = 0;
 
 	if (resolved == NULL)
 		rc = hf_error_set(error, -ENOMEM, "no memory for %u requests", n);
 	else if ((good = resolve_each(engine_of(batch), requests, n, resolved, tasks_out, error)) > 0)
 		rc = submit(batch, resolved, good, &first, error);
+	batch_note_refusal(batch, rc != 0 || good < n);
 	for (unsigned i = 0; i < n; i++)
 		if (rc != 0)
 			tasks_out[i] = rc;

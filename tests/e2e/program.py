@@ -74,7 +74,7 @@ def left_in_shm(pid):
 
 def left_in(directory):
     """Scratch directories of demos."""
-    return sorted(path.name for path in pathlib.Path(directory).iterdir() if path.name.startswith("holdfast-demo-"))
+    return sorted(path.name for path in pathlib.Path(directory).iterdir() if path.name.startswith("holdfast-tmp-"))
 
 
 def make_input(directory, bytes_wanted=3_000_001):

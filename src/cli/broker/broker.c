@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/broker/broker.h"
 #include "cli/cli.h"
 #include "cli/process.h"
@@ -29,8 +30,12 @@ static int serve(struct hf_loop *loop, const struct hf_node_config *node_config,
 	struct hf_node *node = NULL;
 	struct broker *broker = NULL;
 	struct hf_error error;
-	int rc = node_config == NULL ? 0 : hf_node_open(loop, node_config, NULL, NULL, &node, &error);
+	char id[16];
+	int rc;
 
+	snprintf(id, sizeof(id), "%d", config->node_id);
+	log_set_service("broker", id);
+	rc = node_config == NULL ? 0 : hf_node_open(loop, node_config, NULL, NULL, &node, &error);
 	if (rc == 0)
 		rc = broker_open(loop, node, config, &broker, &error);
 	if (rc == 0)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/client_limit.h"
 #include "cli/kv/kv.h"
 #include "cli/process.h"
@@ -63,6 +64,7 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 
 	if (rc != 0)
 		return cli_refuse("kv", "cannot make a loop: %s", strerror(-rc));
+	log_set_service("kv", node_config->name);
 	rc = hf_node_open(loop, node_config, NULL, NULL, &node, &error);
 	if (rc == 0)
 		rc = hf_kv_open(node, config, &kv, &error);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/client_limit.h"
 #include "cli/process.h"
 #include "cli/smr/server.h"
@@ -166,6 +167,7 @@ static int serve(const struct hf_node_config *node_config, const struct proxy_se
 	if (rc == 0)
 		rc = server_start(&member.server, program, memcached, &error);
 	config.socket = member.server.socket;
+	log_set_service("smr-proxy", node_config->name);
 	if (rc == 0)
 		rc = hf_node_open(loop, node_config, NULL, NULL, &node, &error);
 	if (rc == 0)

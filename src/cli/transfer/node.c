@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
+
 /* A control address is one that the peer reaches; the port is any. */
 static struct hf_addr tcp_address(const struct copy_node_options *options, const struct hf_node_config *config)
 {
@@ -51,6 +53,7 @@ int copy_node_open(struct copy_node *node, const struct copy_node_options *optio
 	failed = hf_loop_create(node->env, &node->loop);
 	if (failed)
 		return hf_error_set(error, failed, "no loop: %s", strerror(-failed));
+	log_set_service("transfer", file.node.name);
 	failed = hf_node_open(node->loop, &file.node, &options->node_events, options->context, &node->node, error);
 	if (!failed)
 		failed = hf_transfer_open(

@@ -51,7 +51,8 @@ int objects_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, 
 	int rc = bus->ops->check(bus, addr, bytes, (access & WRITE_ACCESS) != 0);
 
 	if (rc == -EACCES)
-		return hf_error_set(error, rc, "soft: the memory is mapped read-only: register it without write access");
+		return hf_error_set(
+			error, rc, "soft: the memory is mapped read-only: register it without write access");
 	if (rc != 0)
 		return hf_error_set(error, rc, "soft: not all of the memory is mapped and readable");
 	mr = calloc(1, sizeof(*mr));

@@ -1,6 +1,8 @@
 /* The world of this host, and what is the same for all its ios. */
 #include "env/linux/linux.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -65,12 +67,23 @@ static void settle_spin(void)
 		host_ops.spin_ns = 0;
 }
 
+static uint64_t wall_clock_ns(void)
+{
+	return linux_wall_ns(NULL);
+}
+
+static void set_up(void)
+{
+	settle_spin();
+	log_set_clock(wall_clock_ns);
+}
+
 struct hf_env *hf_env_host(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	static struct hf_env host = {.ops = &host_ops};
 
-	pthread_once(&once, settle_spin);
+	pthread_once(&once, set_up);
 	return &host;
 }
 

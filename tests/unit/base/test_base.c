@@ -2,6 +2,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/bytes.h"
@@ -97,6 +99,46 @@ static void list_keeps_order_and_survives_removal_while_walking(void **state)
 	assert_null(list_pop_front(&list));
 }
 
+static uint64_t wall_ns(void)
+{
+	return 1764310320123000000ull; /* 2025-11-28T06:12:00.123Z */
+}
+
+static void printed(const char *expected, enum log_level level, const char *text)
+{
+	char line[256] = {0};
+	int pipe_fds[2], kept = dup(STDERR_FILENO);
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	dup2(pipe_fds[1], STDERR_FILENO);
+	log_line(level, "%s", text);
+	dup2(kept, STDERR_FILENO);
+	assert_true(read(pipe_fds[0], line, sizeof(line) - 1) > 0);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	close(kept);
+	assert_string_equal(line, expected);
+}
+
+static void a_line_has_time_level_service_and_name(void **state)
+{
+	(void)state;
+	log_set_clock(wall_ns);
+	printed("2025-11-28T06:12:00.123Z holdfast: warn: rail r0 is down\n", LOG_WARN, "rail r0 is down");
+	log_set_service("kv", "a");
+	printed("2025-11-28T06:12:00.123Z holdfast: error: kv a: it ends\n", LOG_ERROR, "it ends");
+	setenv("HOLDFAST_LOG_TIME", "off", 1);
+	printed("holdfast: error: kv a: it ends\n", LOG_ERROR, "it ends");
+	unsetenv("HOLDFAST_LOG_TIME");
+	setenv("HOLDFAST_LOG_FORMAT", "json", 1);
+	printed("{\"time\":\"2025-11-28T06:12:00.123Z\",\"level\":\"warn\",\"service\":\"kv\",\"name\":\"a\",\"text\":"
+		"\"a \\\"b\\\"\"}\n",
+		LOG_WARN, "a \"b\"");
+	unsetenv("HOLDFAST_LOG_FORMAT");
+	log_set_service("", "");
+	log_set_clock(NULL);
+}
+
 static void limited_lines_come_once_a_second_and_are_counted(void **state)
 {
 	struct log_limit limit = {0};
@@ -134,6 +176,7 @@ int main(void)
 		cmocka_unit_test(quantiles_are_within_a_bucket_of_the_truth),
 		cmocka_unit_test(extremes_of_the_histogram_have_buckets),
 		cmocka_unit_test(list_keeps_order_and_survives_removal_while_walking),
+		cmocka_unit_test(a_line_has_time_level_service_and_name),
 		cmocka_unit_test(limited_lines_come_once_a_second_and_are_counted),
 		cmocka_unit_test(bytes_are_in_the_order_their_name_says),
 	};
