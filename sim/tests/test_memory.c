@@ -126,13 +126,14 @@ static void two_nics_take_the_same_lock_unless_atomics_are_global(void **state)
 		for (unsigned global = 0; global < 2; global++) {
 			struct nic_bus other;
 			struct lone_bus b;
+			uint64_t found, others;
 			bool first, second;
 
 			bus_open(&b, seed, global == 1);
 			bus_init(&other, NULL, &b.world, global == 1);
 			bus_grant(&other, b.memory, sizeof(b.memory));
-			first = b.bus.base.ops->cas(&b.bus.base, &b.memory[0], 0, 1) == 0;
-			second = other.base.ops->cas(&other.base, &b.memory[0], 0, 2) == 0;
+			first = b.bus.base.ops->cas(&b.bus.base, &b.memory[0], 0, 1, &found) && found == 0;
+			second = other.base.ops->cas(&other.base, &b.memory[0], 0, 2, &others) && others == 0;
 			assert_true(first);
 			assert_true(global == 0 || !second);
 			both += second;
