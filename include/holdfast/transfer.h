@@ -170,8 +170,8 @@ enum hf_transport hf_transfer_resolve(
 /* bytes_out (NULL is legal): of the request, in place. */
 int hf_transfer_task_status(
 	const struct hf_transfer_batch *batch, unsigned task, enum hf_transfer_status *status_out, uint64_t *bytes_out);
-/* PENDING while a task is; INVALID when requests that were submitted last were refused; INITIAL when none were; COMPLETED when all
- * tasks are, else the status of the first that ended otherwise. */
+/* PENDING while a task is; INVALID when a request of the last submission was refused; INITIAL when none was submitted;
+ * COMPLETED when all tasks are, else the status of the first that ended otherwise. */
 enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch *batch);
 
 /* ---- notifications ---- */

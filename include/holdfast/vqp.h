@@ -23,10 +23,9 @@ int hf_vpd_free(struct hf_vpd *pd);                             /* -EBUSY while 
 enum hf_atomic_mode {
 	HF_ATOMIC_NATIVE, /* the NIC's atomics; results are recovered from the NIC that executed them (D4b) */
 	HF_ATOMIC_UID, /* in two stages through slots beside the region, for NICs without D4b (Varuna, section 3.3) */
-	/* The NIC's atomics, without a record for recovery: an atomic without evidence is sent again. An FAA may then
-	 * execute twice. A CAS that finds its own swap value completes as if it had succeeded; this is correct when
-	 * each word has one writer, or all values are unique, and the writer waits for each CAS before the next
-	 * (section 3.3). */
+	/* The NIC's atomics, without a record: one without evidence is sent again. An FAA may then execute twice. A CAS
+	 * that finds its own swap value completes as success; this is correct when each word has one writer, or all
+	 * values are unique, and the writer waits for each CAS before the next (section 3.3). */
 	HF_ATOMIC_PLAIN,
 	HF_ATOMIC_MODES,
 };
@@ -120,7 +119,6 @@ void hf_vqp_destroy(struct hf_vqp *vqp);
 /* ---- connecting ---- */
 
 #define HF_PRIVATE_BYTES 256
-
 /* A request to connect, valid during the callback. */
 struct hf_vqp_request {
 	struct hf_peer *peer;
@@ -147,9 +145,7 @@ int hf_vqp_connect(
  * `access` to it. Both sides call it, in any order. Until the peer calls it the vqp stays in HF_VQP_CONNECTING, also
  * across restarts of the peer, and posted wrs fail after the budget. */
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
-/* How often a message is sent again to a peer that has posted no receive, as ibv_qp_attr.rnr_retry: 0 to 6 times, then it fails
- * with IBV_WC_RNR_RETRY_EXC_ERR, and the vqp with it; 7, the default: until the peer posts one. May be called in any state. A verbs
- * device, which cannot change its qps, keeps the number that a qp was connected with. */
+/* Of messages: ibv_qp_attr.rnr_retry, by default 7. A qp of a verbs device keeps the number it was connected with. */
 void hf_vqp_set_rnr_retry(struct hf_vqp *vqp, uint8_t retries);
 /* Like the move of a qp to IBV_QPS_ERR: every wr completes as flushed, at the peer too. */
 void hf_vqp_abort(struct hf_vqp *vqp);

@@ -1,7 +1,7 @@
 /* log.h - one line of text per event, on standard error, from any thread.
  *
- * A line is "TIME holdfast: LEVEL: SERVICE NAME: text", with the time in UTC and milliseconds. The service and its name stand there
- * in processes that serve. Three variables of the environment decide:
+ * A line is "TIME holdfast: LEVEL: SERVICE NAME: text", with the time in UTC and milliseconds. The service and its name
+ * stand there in processes that serve. Variables of the environment:
  *
  *     HOLDFAST_LOG=debug|info|warn|error   the lowest level, by default info; a line below it costs one comparison
  *     HOLDFAST_LOG_TIME=off                without the time, where the reader of standard error adds one

@@ -31,7 +31,7 @@ struct batch_task_status {
 int batch_task_status(
 	const struct hf_transfer_batch *batch, unsigned task, struct batch_task_status *status_out); /* -EINVAL */
 /* PENDING while a task is; COMPLETED when all are; else the status of the first task that ended otherwise. */
-/* Whether any of the requests that were just submitted was refused: the batch is INVALID then, until others are submitted. */
+/* Whether a request of the last submission was refused: the batch is INVALID then. */
 void batch_note_refusal(struct hf_transfer_batch *batch, bool refused);
 enum hf_transfer_status batch_status(const struct hf_transfer_batch *batch);
 

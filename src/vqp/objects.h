@@ -31,7 +31,6 @@
 #include "vqp/vqps.h"
 
 #define VQP_SGE_MAX 32u /* of a wr, whatever the devices can do */
-
 struct owner;
 struct uid_arena;  /* uid_slots.h */
 struct uid_client; /* uid_post.c */
@@ -100,12 +99,12 @@ struct hf_vqp {
 	uint32_t log_rkeys[HF_RAILS_MAX];
 	uint32_t log_footers;         /* bit per rail of ours: its entries are footers there */
 	struct imm_lengths lengths;   /* of the peer's that resume */
+	uint8_t rnr_retry;            /* of messages */
 	uint32_t unsignaled, packets; /* posted since the last that has a signal; unretired */
 	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
 	bool path_broken, path_cut;   /* the path in use is of no use any more; is about to be: failover_cut */
 	struct path *path;            /* in use: own_path, or that of a standby qp */
 	struct path own_path, backup[HF_RAILS_MAX];
-	uint8_t rnr_retry; /* of messages: hf_vqp_set_rnr_retry */
 	bool qp_remains;   /* of one that ended: a qp could be neither fenced nor destroyed */
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool refuses_rail; /* that the picker chose: no qp can be made there; told with the next FENCE or STATE */

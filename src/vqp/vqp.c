@@ -164,7 +164,7 @@ void hf_vqp_abort(struct hf_vqp *vqp)
 	vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 }
 
-/* A qp that is not in RTS yet refuses, and is connected with the number; one of a device that cannot change it keeps its own. */
+/* A qp that is not in RTS yet refuses, and is connected with the number. */
 static void set_rnr_retry(struct path *path, uint8_t retries)
 {
 	struct ibv_qp_attr attr = {.rnr_retry = retries};

@@ -1,5 +1,5 @@
-/* Memory that its owner takes away while it is registered: no process ends. A device that reaches the memory by the owner's own
- * mapping refuses the request; one that pins pages, or has a mapping of its own, still executes it. */
+/* Memory that its owner takes away while it is registered: no process ends. A device that reaches the memory by the
+ * owner's own mapping refuses the request; one that pins pages, or has a mapping of its own, still executes it. */
 #include "pair.h"
 
 #include <errno.h>

@@ -314,32 +314,6 @@ static void a_request_to_the_own_segment_is_a_copy(void **state)
 	close_fixture(&f);
 }
 
-/* Nothing of it was copied. */
-static void a_batch_whose_requests_were_refused_is_not_completed(void **state)
-{
-	struct hf_transfer_request request = {.opcode = HF_TRANSFER_WRITE, .length = BYTES};
-	struct fixture f;
-	int task;
-
-	(void)state;
-	open_fixture(&f, &defaults);
-	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_INITIAL);
-	request.source = f.a.memory + BYTES; /* of no buffer */
-	request.segment = hf_transfer_own_segment(f.a.engine);
-	request.target_offset = (uintptr_t)f.a.memory;
-	assert_true(hf_transfer_submit(f.batch, &request, 1, &(unsigned){0}, NULL) < 0);
-	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_INVALID);
-	(void)hf_transfer_submit_each(f.batch, &request, 1, &task, NULL);
-	assert_true(task < 0);
-	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_INVALID);
-	request.source = f.a.memory + BYTES / 2;
-	request.length = BYTES / 2;
-	assert_int_equal(hf_transfer_submit(f.batch, &request, 1, &(unsigned){0}, NULL), 0);
-	settle(&f);
-	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
-	close_fixture(&f);
-}
-
 static void a_hint_changes_which_transport_comes_first(void **state)
 {
 	struct hf_transfer_request request;
@@ -1013,7 +987,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
 		cmocka_unit_test(without_any_control_path_writes_stay_pending_until_the_lease_is_over),
-		cmocka_unit_test(a_batch_whose_requests_were_refused_is_not_completed),
 		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
 		cmocka_unit_test(a_task_that_has_ended_is_canceled_without_its_segment),
 	};

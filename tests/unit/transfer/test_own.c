@@ -35,6 +35,7 @@ static void a_copy_whose_source_and_target_overlap_is_refused(void **state)
 	(void)state;
 	engines_open(&engines, BYTES, NULL, NULL);
 	assert_int_equal(hf_transfer_batch_alloc(engines.a, 2, NULL, NULL, &batch), 0);
+	assert_int_equal(hf_transfer_batch_status(batch), HF_TRANSFER_INITIAL);
 	for (unsigned i = 0; i < 2; i++) {
 		enum hf_transfer_opcode opcode = i == 0 ? HF_TRANSFER_WRITE : HF_TRANSFER_READ;
 
@@ -43,6 +44,7 @@ static void a_copy_whose_source_and_target_overlap_is_refused(void **state)
 		assert_int_equal(submit(&engines, batch, opcode, HALF - 1, 0, &error), -EINVAL);
 		assert_int_equal(submit(&engines, batch, opcode, 0, 0, &error), -EINVAL);
 	}
+	assert_int_equal(hf_transfer_batch_status(batch), HF_TRANSFER_INVALID);
 	assert_int_equal(submit(&engines, batch, HF_TRANSFER_WRITE, 0, HALF, &error), 0);
 	for (unsigned i = 0; i < LIMIT && hf_transfer_batch_status(batch) == HF_TRANSFER_PENDING; i++)
 		engines_turn(&engines);
