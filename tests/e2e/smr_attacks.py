@@ -15,6 +15,7 @@ import smr_proxy
 SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 0
 LIMIT_S = 60
 CLIENTS_MB = 64
+PIPELINE = 100_000  # more bytes of requests and of replies than any buffer of a socket has
 PORT = 6379
 
 
@@ -132,13 +133,13 @@ def _web_page(kind, directory):
 
 def _pipeline(kind, directory):
     with _visited(kind, directory) as cluster:
-        stream, value = _connect(cluster.hosts[0]), b"v" * 400
-        _ask(stream, *kind.put(b"key", value))
-        request, answer = kind.get(b"key", value)
+        stream, key, value = _connect(cluster.hosts[0]), b"k" * 200, b"v" * 200
+        _ask(stream, *kind.put(key, value))
+        request, answer = kind.get(key, value)
         for _ in _rounds():
-            stream.sendall(request * 100_000)
+            stream.sendall(request * PIPELINE)
             got = 0
-            while got < 100_000 * len(answer):
+            while got < PIPELINE * len(answer):
                 piece = stream.recv(1 << 20)
                 assert piece, "closed"
                 got += len(piece)

@@ -229,6 +229,36 @@ static void the_client_with_the_largest_buffers_is_closed(void **state)
 	tear_down(state);
 }
 
+/* R-K47: its requests take a turn each, and the other one has its own in the first. */
+static void slow_scans_leave_turns_for_others(void **state)
+{
+	enum { KEY_BYTES = 12000, KEYS = 20, SCANS = 20 };
+	static char words[SCANS * 1100], one[1100], set[KEY_BYTES + 64];
+	struct talk *slow = talk_open(), *quick = talk_open();
+	unsigned answered = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < KEYS; i++) {
+		memset(set, 'a', sizeof(set));
+		memcpy(set, "SET ", 4);
+		snprintf(set + 4 + KEY_BYTES, sizeof(set) - 4 - KEY_BYTES, "%u v\r\n", i);
+		asks(quick, set, "+OK\r\n", false);
+	}
+	memset(one, 'a', sizeof(one));
+	memcpy(one, "SCAN 0 MATCH *", 14);
+	snprintf(one + 900, sizeof(one) - 900, "b COUNT 10000\r\n");
+	for (unsigned i = 0; i < SCANS; i++)
+		memcpy(words + i * strlen(one), one, strlen(one) + 1);
+	talk_send(slow, words, strlen(words), false);
+	asks(quick, "PING\r\n", "+PONG\r\n", false);
+	talk_turn(slow, true);
+	for (const char *at = slow->in; (at = strstr(at, "*2\r\n")) != NULL; at++)
+		answered++;
+	assert_true(answered > 0 && answered < SCANS);
+	talk_close(slow);
+	talk_close(quick);
+}
+
 static void one_client_more_is_refused_in_the_words_of_redis(void **state)
 {
 	struct hf_kv_config config = {.clients = 1};
@@ -334,6 +364,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_behind_a_refused_multi_is_executed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_client_may_write_all_before_it_reads, set_up, tear_down),
 		cmocka_unit_test(the_client_with_the_largest_buffers_is_closed),
+		cmocka_unit_test_setup_teardown(slow_scans_leave_turns_for_others, set_up, tear_down),
 		cmocka_unit_test(one_client_more_is_refused_in_the_words_of_redis),
 		cmocka_unit_test(a_ping_is_refused_before_the_member_serves),
 		cmocka_unit_test(below_min_members_nothing_is_written),
