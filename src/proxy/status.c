@@ -30,14 +30,15 @@ static json_t *describe(const struct proxy *proxy)
 	for (unsigned i = 0; i < status.failover_count; i++)
 		json_array_append_new(failovers, describe_failover(&status.failovers[i]));
 	return json_pack(
-		"{s:i, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:{s:i, s:I, s:I, s:I, s:I}}", "id",
-		(int)status.id, "role", hf_smr_role_name(status.role), "leader", status.leader, "number",
+		"{s:i, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:{s:i, s:I, s:I, s:I, s:I, s:I}}",
+		"id", (int)status.id, "role", hf_smr_role_name(status.role), "leader", status.leader, "number",
 		(json_int_t)status.number, "commit", (json_int_t)status.commit, "applied", (json_int_t)status.applied,
 		"floor", (json_int_t)status.floor, "decided", (json_int_t)status.decided, "aborted",
 		(json_int_t)status.aborted, "unknown", (json_int_t)status.unknown, "reads", (json_int_t)status.reads,
 		"members", members, "failovers", failovers, "proxy", "clients", (int)counts.clients, "accepted",
-		(json_int_t)counts.accepted, "commands", (json_int_t)counts.commands, "deadlines",
-		(json_int_t)counts.deadlines, "server_waiting", (json_int_t)counts.server_waiting);
+		(json_int_t)counts.accepted, "evicted", (json_int_t)counts.evicted, "commands",
+		(json_int_t)counts.commands, "deadlines", (json_int_t)counts.deadlines, "server_waiting",
+		(json_int_t)counts.server_waiting);
 }
 
 static void serve(const struct http_request *request, struct http_answer *answer, void *context)
