@@ -183,9 +183,14 @@ static bool is_asked(const struct request *request, const char *name)
 	for (unsigned i = 2; i < request->count; i++) {
 		uint32_t bytes;
 		const uint8_t *pattern = kv_commands_arg(request, i, &bytes);
+		struct glob glob;
 
-		if (kv_commands_arg_is(request, i, name) ||
-			glob_match(pattern, bytes, (const uint8_t *)name, strlen(name)))
+		if (kv_commands_arg_is(request, i, name))
+			return true;
+		if (bytes > GLOB_PATTERN_MAX)
+			continue;
+		glob_init(&glob, pattern, bytes);
+		if (glob_match(&glob, (const uint8_t *)name, strlen(name)))
 			return true;
 	}
 	return false;

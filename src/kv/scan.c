@@ -12,12 +12,12 @@
 #define COUNT_DEFAULT 10
 #define COUNT_MAX     10000
 #define ENTRIES_MAX   65536u     /* of the index that a call looks at */
-#define WORK_MAX      (4u << 20) /* comparisons with the pattern, but for those of the last key */
+#define WORK_MAX      (1u << 20) /* steps of the pattern, but for those of the last key */
 
 struct scan {
 	int64_t cursor, count;
-	const uint8_t *pattern; /* NULL: all keys */
-	uint32_t pattern_bytes;
+	bool matches; /* the glob is used */
+	struct glob glob;
 	bool strings; /* they are asked for: there is nothing else */
 	int64_t found;
 	size_t work;
@@ -35,13 +35,16 @@ static bool take_number(const struct request *request, unsigned i, int64_t least
 /* NULL: they are right. */
 static const char *take_options(const struct request *request, struct scan *scan)
 {
+	const uint8_t *pattern = NULL;
+	uint32_t pattern_bytes = 0;
+
 	if (!take_number(request, 1, 0, &scan->cursor))
 		return "ERR invalid cursor";
 	for (unsigned i = 2; i < request->count; i += 2) {
 		if (i + 1 == request->count)
 			return "ERR syntax error";
 		if (kv_commands_arg_is(request, i, "MATCH"))
-			scan->pattern = kv_commands_arg(request, i + 1, &scan->pattern_bytes);
+			pattern = kv_commands_arg(request, i + 1, &pattern_bytes);
 		else if (kv_commands_arg_is(request, i, "COUNT") && take_number(request, i + 1, 1, &scan->count))
 			scan->count = scan->count < COUNT_MAX ? scan->count : COUNT_MAX;
 		else if (kv_commands_arg_is(request, i, "TYPE"))
@@ -49,15 +52,19 @@ static const char *take_options(const struct request *request, struct scan *scan
 		else
 			return "ERR syntax error";
 	}
-	return scan->pattern_bytes > GLOB_PATTERN_MAX ? "ERR a pattern has at most 1024 bytes here" : NULL;
+	if (pattern_bytes > GLOB_PATTERN_MAX)
+		return "ERR a pattern has at most 1024 bytes here";
+	scan->matches = pattern != NULL;
+	if (scan->matches)
+		glob_init(&scan->glob, pattern, pattern_bytes);
+	return NULL;
 }
 
 static void look_at(const struct record *record, struct scan *scan)
 {
 	scan->count--;
-	scan->work += (size_t)scan->pattern_bytes * record->key_bytes; /* a glob may compare each with each */
-	if (!scan->strings || (scan->pattern != NULL &&
-				      !glob_match(scan->pattern, scan->pattern_bytes, record->key, record->key_bytes)))
+	scan->work += (size_t)scan->glob.words * record->key_bytes;
+	if (!scan->strings || (scan->matches && !glob_match(&scan->glob, record->key, record->key_bytes)))
 		return;
 	resp_out_bulk(&scan->keys, record->key, record->key_bytes);
 	scan->found++;

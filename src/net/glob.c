@@ -1,5 +1,7 @@
 #include "net/glob.h"
 
+#include "base/ensure.h"
+
 /* Whether the byte is in the class that begins at pattern[0], '['; *used_out: the bytes of the class. A class without
  * its end ends with the pattern. */
 static bool in_class(const uint8_t *pattern, size_t bytes, uint8_t byte, size_t *used_out)
@@ -38,26 +40,45 @@ static bool fits(const uint8_t *pattern, size_t bytes, uint8_t byte, size_t *use
 	return pattern[0] == byte;
 }
 
-bool glob_match(const uint8_t *pattern, size_t pattern_bytes, const uint8_t *text, size_t text_bytes)
+void glob_init(struct glob *glob, const uint8_t *pattern, size_t bytes)
 {
-	size_t at = 0, in = 0, star = SIZE_MAX, star_in = 0, used;
+	size_t at = 0, used = 0;
+	unsigned n = 0;
 
-	/* What does not fit makes the last star take one byte more. */
-	while (in < text_bytes) {
-		if (at < pattern_bytes && pattern[at] == '*') {
-			star = ++at;
-			star_in = in;
-		} else if (at < pattern_bytes && fits(pattern + at, pattern_bytes - at, text[in], &used)) {
-			at += used;
-			in++;
-		} else if (star != SIZE_MAX) {
-			at = star;
-			in = ++star_in;
-		} else {
-			return false;
+	ensure(bytes <= GLOB_PATTERN_MAX);
+	*glob = (struct glob){0};
+	while (at < bytes) {
+		if (pattern[at] == '*') {
+			glob->stars[n / 64] |= 1ull << n % 64;
+			at++;
+			continue;
+		}
+		for (unsigned byte = 0; byte < 256; byte++)
+			if (fits(pattern + at, bytes - at, (uint8_t)byte, &used))
+				glob->fits[byte][n / 64] |= 1ull << n % 64;
+		at += used;
+		n++;
+	}
+	glob->elements = n;
+	glob->words = n / 64 + 1;
+}
+
+bool glob_match(const struct glob *glob, const uint8_t *text, size_t bytes)
+{
+	uint64_t state[GLOB_WORDS_MAX] = {1}, any = 1;
+
+	for (size_t i = 0; i < bytes && any != 0; i++) {
+		const uint64_t *may = glob->fits[text[i]];
+		uint64_t carry = 0;
+
+		any = 0;
+		for (unsigned k = 0; k < glob->words; k++) {
+			uint64_t goes_on = state[k] & may[k];
+
+			state[k] = goes_on << 1 | carry | (state[k] & glob->stars[k]);
+			carry = goes_on >> 63;
+			any |= state[k];
 		}
 	}
-	while (at < pattern_bytes && pattern[at] == '*')
-		at++;
-	return at == pattern_bytes;
+	return (state[glob->elements / 64] >> glob->elements % 64 & 1) != 0;
 }

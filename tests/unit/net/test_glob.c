@@ -9,9 +9,17 @@
 
 #include "net/glob.h"
 
+static bool matches_bytes(const char *pattern, size_t pattern_bytes, const void *text, size_t bytes)
+{
+	struct glob glob;
+
+	glob_init(&glob, (const uint8_t *)pattern, pattern_bytes);
+	return glob_match(&glob, text, bytes);
+}
+
 static bool matches(const char *pattern, const char *text)
 {
-	return glob_match((const uint8_t *)pattern, strlen(pattern), (const uint8_t *)text, strlen(text));
+	return matches_bytes(pattern, strlen(pattern), text, strlen(text));
 }
 
 static void star_takes_any_bytes(void **state)
@@ -56,8 +64,8 @@ static void backslash_lets_the_next_byte_stand_for_itself(void **state)
 static void bytes_may_be_zero(void **state)
 {
 	(void)state;
-	assert_true(glob_match((const uint8_t *)"a*c", 3, (const uint8_t *)"a\0c", 3));
-	assert_false(glob_match((const uint8_t *)"a*", 2, (const uint8_t *)"\0a", 2));
+	assert_true(matches_bytes("a*c", 3, "a\0c", 3));
+	assert_false(matches_bytes("a*", 2, "\0a", 2));
 }
 
 /* With as many stars as that, trying every way of sharing the text would take for ever. */
@@ -68,7 +76,61 @@ static void many_stars_end_soon(void **state)
 
 	(void)state;
 	memset(text, 'a', sizeof(text));
-	assert_false(glob_match((const uint8_t *)pattern, strlen(pattern), text, sizeof(text)));
+	assert_false(matches_bytes(pattern, strlen(pattern), text, sizeof(text)));
+}
+
+/* Elements in more than one word, and as many bytes as there may be. */
+static void long_patterns_match_as_short_ones(void **state)
+{
+	char pattern[GLOB_PATTERN_MAX + 1], text[GLOB_PATTERN_MAX + 3] = "";
+
+	(void)state;
+	for (unsigned n = 60; n <= GLOB_PATTERN_MAX; n = n < 70 ? n + 1 : n + 53) {
+		memset(pattern, 'a', n);
+		memset(text, 'a', n + 1);
+		pattern[n] = text[n + 1] = '\0';
+		assert_false(matches(pattern, text));
+		text[n] = '\0';
+		assert_true(matches(pattern, text));
+		text[n - 1] = '\0';
+		assert_false(matches(pattern, text));
+		pattern[0] = '*';
+		assert_true(matches(pattern, text));
+		text[n - 2] = 'b';
+		assert_false(matches(pattern, text));
+		pattern[n - 1] = '?';
+		assert_true(matches(pattern, text));
+		pattern[n - 1] = '*';
+		assert_true(matches(pattern, text));
+	}
+}
+
+/* A simple matcher, byte by byte, without classes. */
+static bool simply(const char *pattern, const char *text)
+{
+	if (*pattern == '\0')
+		return *text == '\0';
+	if (*pattern == '*')
+		return simply(pattern + 1, text) || (*text != '\0' && simply(pattern, text + 1));
+	return *text != '\0' && (*pattern == '?' || *pattern == *text) && simply(pattern + 1, text + 1);
+}
+
+static void all_short_patterns_match_what_they_mean(void **state)
+{
+	static const char letters[] = "ab*?";
+	char pattern[6], text[5];
+
+	(void)state;
+	for (unsigned p = 0; p < 1024; p++)
+		for (unsigned t = 0; t < 16 * 5; t++) {
+			for (unsigned i = 0; i < 5; i++)
+				pattern[i] = letters[p >> 2 * i & 3];
+			for (unsigned i = 0; i < 4; i++)
+				text[i] = letters[t >> i & 1];
+			pattern[5] = text[t / 16] = '\0';
+			if (matches(pattern, text) != simply(pattern, text))
+				fail_msg("'%s' and '%s'", pattern, text);
+		}
 }
 
 int main(void)
@@ -80,6 +142,8 @@ int main(void)
 		cmocka_unit_test(backslash_lets_the_next_byte_stand_for_itself),
 		cmocka_unit_test(bytes_may_be_zero),
 		cmocka_unit_test(many_stars_end_soon),
+		cmocka_unit_test(long_patterns_match_as_short_ones),
+		cmocka_unit_test(all_short_patterns_match_what_they_mean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
