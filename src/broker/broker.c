@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc.h"
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
 #include "broker/rdma/rdma.h"
 #include "broker/connection.h"
 
-#define META_MOST 4096u
+#define META_MOST  4096u
+#define ROOM_LEAST (1u << 20) /* below it a start warns */
+#define CRC_KEY    "holdfast.crc32c=" /* the last line; Kafka reads over it */
+#define MARKING_NS 1000000000ull
 
 const struct broker_endpoint *broker_endpoint(const struct broker *broker, unsigned index)
 {
@@ -133,9 +137,14 @@ static int lock_directory(struct broker *broker, struct hf_error *error)
 /* Kafka's meta.properties: whose directory this is. */
 static int read_identity(struct broker *broker, const char *text, const char *path, struct hf_error *error)
 {
-	const char *cluster = strstr(text, "cluster.id="), *node = strstr(text, "node.id=");
+	const char *cluster = strstr(text, "cluster.id="), *node = strstr(text, "node.id="), *crc = strstr(text, CRC_KEY);
+	unsigned found = 0;
 	int id = -1;
 
+	if (crc != NULL && (sscanf(crc, CRC_KEY "%8x", &found) != 1 || found != crc32c(0, text, (size_t)(crc - text))))
+		return hf_error_set(error, -EBADMSG,
+			"%s is damaged: its CRC differs; restore it, or, if its lines are right, remove that of " CRC_KEY,
+			path);
 	if (cluster == NULL || node == NULL || sscanf(cluster, "cluster.id=%31[^\n]", broker->cluster_id) != 1 ||
 		sscanf(node, "node.id=%d", &id) != 1)
 		return hf_error_set(error, -EBADMSG, "%s has no cluster.id and node.id; restore it", path);
@@ -152,6 +161,7 @@ static int write_identity(struct broker *broker, struct hf_error *error)
 	int n = snprintf(text, sizeof(text), "version=1\ncluster.id=%s\nnode.id=%d\n", broker->cluster_id,
 		broker->config.node_id);
 
+	n += snprintf(text + n, sizeof(text) - (size_t)n, CRC_KEY "%08x\n", crc32c(0, text, (size_t)n));
 	snprintf(path, sizeof(path), "%s/meta.properties", broker->config.log_dirs);
 	return checkpoint_write(broker->env, path, text, (size_t)n, error);
 }
@@ -175,8 +185,13 @@ static int identify(struct broker *broker, struct hf_error *error)
 
 	snprintf(path, sizeof(path), "%s/meta.properties", broker->config.log_dirs);
 	rc = checkpoint_read(broker->env, path, META_MOST, &text, &bytes, error);
-	if (rc == -ENOENT)
+	if (rc == -ENOENT && (broker->marks == NULL || log_marks_are_empty(broker->marks)))
 		return 0; /* it has no owner yet */
+	if (rc == -ENOENT)
+		return hf_error_set(error, -EBADMSG,
+			"%s is missing, and the directory has logs; restore it: the lines version=1, cluster.id=ID and "
+			"node.id=%d; `holdfast broker status` of another broker shows the ID",
+			path, broker->config.node_id);
 	if (rc == 0)
 		rc = read_identity(broker, text, path, error);
 	free(text);
@@ -206,9 +221,18 @@ static void retention_due(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct broker *broker = container_of(timer, struct broker, retention);
 
+	broker_retry_missing(broker);
 	topics_retain(&broker->topics, broker_now_ms(broker));
 	groups_expire(&broker->groups);
 	hf_loop_set_timer(broker->loop, timer, now_ns + broker->config.retention_check_ns);
+}
+
+static void marking_due(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct broker *broker = container_of(timer, struct broker, marking);
+
+	log_marks_sync_later(broker->marks, flusher_workers(&broker->flusher));
+	hf_loop_set_timer(broker->loop, timer, now_ns + MARKING_NS);
 }
 
 /* The commands of one process: this broker is all there is of the cluster. */
@@ -230,6 +254,23 @@ static int start_alone(struct broker *broker, struct hf_error *error)
 	return rc;
 }
 
+/* On a full disk, records are served all the same. */
+static int open_marks(struct broker *broker, struct hf_error *error)
+{
+	const char *directory = broker->config.log_dirs;
+	uint64_t left, all;
+	int rc = log_marks_open(broker->env, directory, broker->config.node_id, &broker->marks, error);
+
+	if (hf_dir_space(broker->env, directory, &left, &all) == 0 && left < ROOM_LEAST)
+		log_warn("broker: the disk of %s is full (%llu bytes are left): records are served, and none is taken; make "
+			 "room and restart the broker",
+			directory, (unsigned long long)left);
+	if (rc != -ENOSPC)
+		return rc;
+	log_warn("broker: %s; damage of logs is not told from torn ends until there is room", error->text);
+	return 0;
+}
+
 static int broker_start(struct broker *broker, struct hf_error *error)
 {
 	static const struct quorum_owner owner = {.applied = broker_applied,
@@ -240,10 +281,9 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	int rc = lock_directory(broker, error);
 
 	if (rc == 0)
-		rc = identify(broker, error);
+		rc = open_marks(broker, error);
 	if (rc == 0)
-		rc = log_marks_open(
-			broker->env, broker->config.log_dirs, broker->config.node_id, &broker->marks, error);
+		rc = identify(broker, error);
 	if (rc == 0)
 		rc = open_listeners(broker, error);
 	if (rc == 0 && alone)
@@ -293,6 +333,8 @@ int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_
 	broker->poller = (struct hf_poller){.poll = broker_poll, .arm = broker_arm};
 	hf_loop_add_poller(loop, &broker->poller);
 	broker->retention.fire = retention_due;
+	broker->marking = (struct hf_timer){.fire = marking_due, .quiet = true};
+	hf_loop_set_timer(loop, &broker->marking, hf_loop_now_ns(loop) + MARKING_NS);
 	hf_loop_set_timer(loop, &broker->retention, hf_loop_now_ns(loop) + config->retention_check_ns);
 	rc = broker_start(broker, error);
 	if (rc != 0) {
@@ -326,6 +368,7 @@ void broker_close(struct broker *broker)
 	log_marks_close(broker->marks);
 	controller_free(&broker->controller);
 	hf_loop_cancel_timer(broker->loop, &broker->retention);
+	hf_loop_cancel_timer(broker->loop, &broker->marking);
 	hf_loop_remove_poller(broker->loop, &broker->poller);
 	if (broker->lock != NULL)
 		hf_file_close(broker->lock);

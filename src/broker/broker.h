@@ -50,7 +50,7 @@ struct broker {
 	struct list connections, ready; /* ready: an answer came outside of the connection's own turn */
 	unsigned connection_count;
 	struct hf_poller poller;
-	struct hf_timer retention;
+	struct hf_timer retention, marking;
 	int64_t next_producer_id, producer_ids_end;
 };
 
@@ -90,6 +90,12 @@ void broker_create_topic(
 	struct broker *broker, struct codec_string name, int32_t partitions, struct proposal *proposal);
 /* The topic of committed offsets, likewise. */
 void broker_create_offsets(struct broker *broker, struct proposal *proposal);
+
+/* After the topic was made or grew: whether all of its logs that are to be here are open. NULL, or what is wrong; a
+ * broker alone has taken a new topic back then. */
+const char *broker_check_made(struct broker *broker, struct codec_string topic, bool is_new);
+/* Logs that could not be opened: again. */
+void broker_retry_missing(struct broker *broker);
 
 /* The partition, if this broker leads it; NULL, with the error for the client. */
 struct partition *broker_find_led(

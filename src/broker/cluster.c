@@ -23,6 +23,35 @@ static void follow_all(struct broker *broker)
 		follow(broker, broker->controller.topics[i]);
 }
 
+const char *broker_check_made(struct broker *broker, struct codec_string name, bool is_new)
+{
+	const struct topic *topic = topics_find(&broker->topics, name);
+	struct kafka_controller_command command;
+
+	if (topic != NULL && !topic->missing)
+		return NULL;
+	if (!is_new)
+		return "there is no room, or no descriptor, for the logs of the new partitions; the broker's log has the "
+		       "reason";
+	codec_default(kafka_controller_command_codec.root, &command);
+	command.kind = CONTROLLER_DELETE_TOPIC;
+	command.topic = name;
+	if (broker->journal != NULL)
+		broker_propose(broker, &command, NULL);
+	return "there is no room, or no descriptor, for the logs of the topic; the broker's log has the reason";
+}
+
+void broker_retry_missing(struct broker *broker)
+{
+	for (unsigned i = 0; i < broker->controller.topic_count; i++) {
+		const struct topic *topic =
+			topics_find(&broker->topics, request_text(broker->controller.topics[i]->name));
+
+		if (topic != NULL && topic->missing && broker_is_member(broker))
+			follow(broker, broker->controller.topics[i]);
+	}
+}
+
 void broker_roles_changed(struct broker *broker)
 {
 	groups_follow(&broker->groups);

@@ -35,6 +35,48 @@ static uint64_t count_offline(const struct broker *broker)
 	return offline;
 }
 
+enum log_condition { CONDITION_OK, CONDITION_FAILED, CONDITION_DAMAGED, CONDITION_MISSING };
+
+/* Of the log of a partition, at this broker. */
+static enum log_condition condition_of(const struct partition *here)
+{
+	if (here == NULL)
+		return CONDITION_MISSING;
+	if (partition_log_is_damaged(here->log))
+		return CONDITION_DAMAGED;
+	return here->log->failed ? CONDITION_FAILED : CONDITION_OK;
+}
+
+static uint64_t count_condition(const struct broker *broker, enum log_condition condition)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < broker->controller.topic_count; i++) {
+		const struct controller_topic *topic = broker->controller.topics[i];
+
+		for (int32_t k = 0; k < topic->partitions; k++)
+			count += controller_set_has(&topic->at[k].replicas, broker->config.node_id) &&
+				 condition_of(topics_partition(&broker->topics, request_text(topic->name), k)) ==
+					 condition;
+	}
+	return count;
+}
+
+static uint64_t count_failed(const struct broker *broker)
+{
+	return count_condition(broker, CONDITION_FAILED);
+}
+
+static uint64_t count_damaged(const struct broker *broker)
+{
+	return count_condition(broker, CONDITION_DAMAGED);
+}
+
+static uint64_t count_missing(const struct broker *broker)
+{
+	return broker_is_member(broker) ? count_condition(broker, CONDITION_MISSING) : 0;
+}
+
 static uint64_t count_connections(const struct broker *broker)
 {
 	return broker->connection_count;
@@ -76,6 +118,12 @@ static const struct {
 	{"holdfast_broker_partitions_under_replicated",
 		"Partitions that this broker leads and of which a replica is not in sync.", HF_METRIC_GAUGE,
 		count_under_replicated},
+	{"holdfast_broker_logs_failed", "Logs of this broker that take no records: the disk is full, or refused.",
+		HF_METRIC_GAUGE, count_failed},
+	{"holdfast_broker_logs_damaged", "Logs of this broker that are damaged, and are not served.", HF_METRIC_GAUGE,
+		count_damaged},
+	{"holdfast_broker_logs_missing", "Logs of this broker that could not be opened.", HF_METRIC_GAUGE,
+		count_missing},
 	{"holdfast_broker_connections", "Connections of clients.", HF_METRIC_GAUGE, count_connections},
 	{"holdfast_broker_controller", "Whether this broker leads the controller.", HF_METRIC_GAUGE, leads_controller},
 	{"holdfast_broker_grants_total", "Grants of partitions to producers over RDMA.", HF_METRIC_COUNTER,
@@ -134,10 +182,13 @@ static json_t *ids_of(const struct controller_set *set)
 
 static json_t *describe_partition(const struct broker *broker, const struct controller_topic *topic, int32_t index)
 {
+	static const char *const conditions[] = {"ok", "failed", "damaged", "missing"};
 	const struct controller_partition *known = &topic->at[index];
 	const struct partition *here = topics_partition(&broker->topics, request_text(topic->name), index);
+	bool is_replica = controller_set_has(&known->replicas, broker->config.node_id);
 
-	return json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "topic", topic->name, "partition", index, "leader",
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "log",
+		is_replica ? conditions[condition_of(here)] : "none", "topic", topic->name, "partition", index, "leader",
 		known->leader, "epoch", known->leader_epoch, "replicas", ids_of(&known->replicas), "isr",
 		ids_of(&known->isr), "end", here == NULL ? (json_int_t)-1 : (json_int_t)partition_log_end(here->log),
 		"hw", here == NULL ? (json_int_t)-1 : (json_int_t)here->hw);

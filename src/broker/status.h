@@ -7,7 +7,7 @@
 #include <holdfast/loop.h>
 #include <holdfast/metrics.h>
 
-#define STATUS_METRICS 10u
+#define STATUS_METRICS 13u
 
 struct broker;
 

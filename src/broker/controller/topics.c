@@ -256,23 +256,13 @@ static int claim(struct topics *topics, const struct topic *topic, int32_t index
 	return checkpoint_write(topics->env, path, text, strlen(text), error);
 }
 
-static int open_log(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
-	bool starts, int64_t now_ms, struct partition_log **log_out, struct hf_error *error)
+/* With its log, and with the pages of its first records where it is new. */
+static int open_claimed(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
+	const char *directory, bool old, int64_t now_ms, struct partition_log **log_out, struct hf_error *error)
 {
-	char directory[CHECKPOINT_PATH_BYTES - 32];
 	struct log_mark *mark = NULL;
-	bool old = false;
-	int rc;
+	int rc = topics->marks == NULL ? 0 : log_marks_take(topics->marks, topic->id.byte, index, &mark, error);
 
-	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
-		sizeof(directory))
-		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
-			topics->directory);
-	rc = unmark(topics, error);
-	if (rc == 0)
-		rc = claim(topics, topic, index, directory, starts, &old, error);
-	if (rc == 0 && topics->marks != NULL)
-		rc = log_marks_take(topics->marks, topic->id.byte, index, &mark, error);
 	if (rc != 0)
 		return rc;
 	rc = partition_log_open(topics->env, directory, &config->log, mark, !old || topics->was_clean,
@@ -286,6 +276,30 @@ static int open_log(struct topics *topics, struct topic *topic, int32_t index, c
 		rc = partition_log_probe(*log_out, error);
 	if (rc != 0)
 		partition_log_close(*log_out);
+	return rc;
+}
+
+static int open_log(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
+	bool starts, int64_t now_ms, struct partition_log **log_out, struct hf_error *error)
+{
+	char directory[CHECKPOINT_PATH_BYTES - 32];
+	struct hf_error unused;
+	bool old = true;
+	int rc;
+
+	*log_out = NULL;
+	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
+		sizeof(directory))
+		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
+			topics->directory);
+	rc = unmark(topics, error);
+	if (rc == 0)
+		rc = claim(topics, topic, index, directory, starts, &old, error);
+	if (rc == 0)
+		rc = open_claimed(topics, topic, index, config, directory, old, now_ms, log_out, error);
+	/* A log for which there is no room leaves nothing. */
+	if (rc != 0 && !old && partition_log_clear_aside(topics->env, directory, &unused) == 0)
+		(void)hf_dir_remove(topics->env, directory);
 	return rc;
 }
 
@@ -409,7 +423,8 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	topics->was_clean = rc == 0;
 	topics->marked = rc != -ENOENT;
 	if (!topics->was_clean && controller->topic_count > 0)
-		log_warn("broker: %s was not closed cleanly; every record batch is verified", directory);
+		log_warn("broker: %s was not closed cleanly; what is newer than the marks of its logs is verified now, the rest "
+			 "later", directory);
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
 		rc = follow(topics, controller->topics[i], true, now_ms, error);

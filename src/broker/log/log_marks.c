@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/crc.h"
+#include "base/crc.h"
 #include "base/ensure.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
 
@@ -50,8 +52,9 @@ struct log_marks {
 	bool boot_known;
 	struct slot *pieces[PIECES_MAX];
 	struct log_mark **taken; /* by slot; NULL: it is not taken */
+	struct hf_work work;
 	uint32_t piece_count;
-	bool changed;
+	bool changed, syncing;
 };
 
 /* ---- records ---- */
@@ -211,12 +214,28 @@ int log_marks_sync(struct log_marks *marks)
 	return hf_file_sync_data(marks->file);
 }
 
-bool log_marks_changed(struct log_marks *marks)
+static int sync_run(struct hf_work *work)
 {
-	bool changed = marks->changed;
+	return log_marks_sync(container_of(work, struct log_marks, work));
+}
 
+/* What is not on the disk proves less at the next start. */
+static void sync_done(struct hf_work *work, int rc)
+{
+	struct log_marks *marks = container_of(work, struct log_marks, work);
+
+	marks->syncing = false;
+	marks->changed |= rc != 0;
+}
+
+void log_marks_sync_later(struct log_marks *marks, struct hf_workers *workers)
+{
+	if (marks == NULL || workers == NULL || marks->syncing || !marks->changed)
+		return;
 	marks->changed = false;
-	return changed;
+	marks->syncing = true;
+	marks->work = (struct hf_work){.run = sync_run, .done = sync_done};
+	ensure(hf_work_submit(workers, &marks->work) == 0);
 }
 
 void log_marks_close(struct log_marks *marks)
@@ -283,6 +302,14 @@ static bool is_same_boot(const struct log_marks *marks, const struct record *las
 {
 	return marks->boot_known && memcmp(&last->boot, &marks->boot, sizeof(last->boot)) == 0 &&
 	       last->boot_ns <= marks->now_ns;
+}
+
+bool log_marks_are_empty(const struct log_marks *marks)
+{
+	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)
+		if (record_at(marks, i) != NULL)
+			return false;
+	return true;
 }
 
 static void begin(struct log_mark *mark, const uint8_t owner[LOG_OWNER_BYTES], int32_t index)

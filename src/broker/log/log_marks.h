@@ -17,7 +17,7 @@
 #ifndef HOLDFAST_BROKER_LOG_MARKS_H
 #define HOLDFAST_BROKER_LOG_MARKS_H
 
-#include <holdfast/env.h>
+#include <holdfast/work.h>
 
 #include "broker/log/log_verdict.h"
 
@@ -44,13 +44,14 @@ int log_marks_take(struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES]
 	struct log_mark **mark_out, struct hf_error *error);
 /* Whether there is one of this log, which is not taken by asking. */
 bool log_marks_have(const struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES], int32_t index);
+bool log_marks_are_empty(const struct log_marks *marks); /* no log has one */
 /* Frees those of which nothing is known any more. */
 void log_marks_keep(struct log_marks *marks, bool (*known)(const uint8_t owner[LOG_OWNER_BYTES], const void *context),
 	const void *context);
-/* What has changed is durable on return; any thread. */
+/* What has changed is durable on return. */
 int log_marks_sync(struct log_marks *marks);
-/* Whether something has changed since it was synced last; once. */
-bool log_marks_changed(struct log_marks *marks);
+/* A helper thread syncs what has changed. NULL is legal for both. */
+void log_marks_sync_later(struct log_marks *marks, struct hf_workers *workers);
 
 /* What the log has now: of the file, and of the disk. NULL is legal for each of these. */
 void log_mark_written(struct log_mark *mark, int64_t end);

@@ -5,8 +5,16 @@ static void decided(struct decisions *decisions, int32_t place, const struct con
 {
 	struct kafka_create_partitions_response *response = decisions->response;
 
+	const char *wrong = NULL;
+
 	response->results.at[place].error_code = (int16_t)result->error;
 	response->results.at[place].error_message = request_text(result->message);
+	if (result->error == KAFKA_NONE && result->topic != NULL)
+		wrong = broker_check_made(decisions->request->broker, response->results.at[place].name, false);
+	if (wrong == NULL)
+		return;
+	response->results.at[place].error_code = KAFKA_STORAGE_ERROR;
+	response->results.at[place].error_message = request_text(wrong);
 }
 
 /* false: no memory. */

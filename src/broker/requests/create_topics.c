@@ -77,11 +77,18 @@ static const char *find_fault(const wanted_topic *from, enum kafka_error *error_
 static void decided(struct decisions *decisions, int32_t place, const struct controller_result *result)
 {
 	made_topic *to = &((struct kafka_create_topics_response *)decisions->response)->topics.at[place];
+	const char *wrong = NULL;
 
 	to->error_code = (int16_t)result->error;
 	to->error_message = request_text(result->message);
 	if (result->topic == NULL || result->error != KAFKA_NONE)
 		return;
+	wrong = broker_check_made(decisions->request->broker, to->name, true);
+	if (wrong != NULL) {
+		to->error_code = KAFKA_STORAGE_ERROR;
+		to->error_message = request_text(wrong);
+		return;
+	}
 	to->num_partitions = result->topic->partitions;
 	to->replication_factor = (int16_t)result->topic->at[0].replicas.count;
 	to->topic_id = result->topic->id;

@@ -2,6 +2,7 @@
 #include "cli/broker/broker.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/watch_page.h"
 
@@ -31,6 +32,8 @@ static void print_partition(const json_t *partition)
 	if (watch_number(partition, "end") >= 0)
 		printf("; here up to %.0f, committed %.0f", watch_number(partition, "end"),
 			watch_number(partition, "hw"));
+	if (strcmp(watch_text(partition, "log"), "ok") != 0 && strcmp(watch_text(partition, "log"), "none") != 0)
+		printf("; its log here is %s", watch_text(partition, "log"));
 	putchar('\n');
 }
 
