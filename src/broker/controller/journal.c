@@ -22,6 +22,7 @@ struct journal {
 	struct log_mark *mark; /* NULL: none is kept */
 	struct controller *controller;
 	uint64_t end;
+	uint32_t crc; /* of all up to there */
 	bool failed;
 };
 
@@ -71,8 +72,8 @@ static int judge(const struct journal *journal, const char *path, const uint8_t 
 	if (later > 0)
 		return hf_error_set(error, -EBADMSG,
 			"%s is damaged: the command at byte %llu cannot be read, and a later one, at byte %llu, can; "
-			"no file was changed; restore it from a backup, or shorten it to %llu bytes to lose the "
-			"commands from there on",
+			"no file was changed; restore it from a backup, or shorten it to %llu bytes and remove the "
+			"file 'synced' beside it to lose the commands from there on",
 			path, end, (unsigned long long)later, end);
 	if (end < proven)
 		return hf_error_set(error, -EBADMSG,
@@ -80,6 +81,12 @@ static int judge(const struct journal *journal, const char *path, const uint8_t 
 			"disk; no file was changed; restore it from a backup, or shorten it to %llu bytes and "
 			"remove the file 'synced' beside it to lose the commands from there on",
 			path, end, (unsigned long long)proven, end);
+	if (proven > 0 && crc32c(0, data, proven) != (uint32_t)journal->mark->before.start)
+		return hf_error_set(error, -EBADMSG,
+			"%s is damaged: its first %llu bytes are not those that this broker has written; no file was "
+			"changed; restore it",
+			path, (unsigned long long)proven);
+	journal->crc = crc32c(0, data, end);
 	return 0;
 }
 
@@ -178,7 +185,7 @@ int journal_open(struct hf_env *env, const char *path, struct log_marks *marks, 
 		journal_close(journal);
 		return rc;
 	}
-	log_mark_synced(journal->mark, (int64_t)journal->end);
+	log_mark_journaled(journal->mark, (int64_t)journal->end, journal->crc);
 	*journal_out = journal;
 	return 0;
 }
@@ -215,7 +222,8 @@ static int append(struct journal *journal, const struct kafka_controller_command
 	journal->failed = rc != 0;
 	if (rc == 0) {
 		journal->end += bytes;
-		log_mark_synced(journal->mark, (int64_t)journal->end);
+		journal->crc = crc32c(journal->crc, data, bytes);
+		log_mark_journaled(journal->mark, (int64_t)journal->end, journal->crc);
 	}
 	codec_arena_free(&arena);
 	return rc;

@@ -64,9 +64,10 @@ static uint32_t crc_of(const struct record *record)
 	return crc32c(0, &record->serial, sizeof(*record) - offsetof(struct record, serial));
 }
 
-static bool is_right(const struct record *record)
+/* A record of another broker is none. */
+static bool is_right(const struct log_marks *marks, const struct record *record)
 {
-	return record->serial != 0 && record->crc == crc_of(record);
+	return record->serial != 0 && record->crc == crc_of(record) && record->node == marks->node;
 }
 
 static struct slot *slot_at(const struct log_marks *marks, uint32_t i)
@@ -78,7 +79,7 @@ static struct slot *slot_at(const struct log_marks *marks, uint32_t i)
 static const struct record *record_at(const struct log_marks *marks, uint32_t i)
 {
 	const struct record *at = slot_at(marks, i)->records;
-	bool first = is_right(&at[0]), second = is_right(&at[1]);
+	bool first = is_right(marks, &at[0]), second = is_right(marks, &at[1]);
 
 	if (first && second)
 		return (int32_t)(at[0].serial - at[1].serial) > 0 ? &at[0] : &at[1];
@@ -147,24 +148,16 @@ static bool is_blank(const struct slot *slot)
 	return memcmp(slot, &blank, sizeof(blank)) == 0;
 }
 
-/* Records of another broker, and such as cannot be read, are given up. */
-static void look(struct log_marks *marks)
+static void look(const struct log_marks *marks)
 {
-	unsigned unread = 0, strange = 0;
+	unsigned unread = 0;
 
-	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++) {
-		const struct record *record = record_at(marks, i);
-
-		unread += record == NULL && !is_blank(slot_at(marks, i));
-		strange += record != NULL && record->node != marks->node;
-		if (record == NULL || record->node != marks->node)
-			memset(slot_at(marks, i), 0, SLOT_BYTES);
-	}
+	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)
+		unread += record_at(marks, i) == NULL && !is_blank(slot_at(marks, i));
 	if (unread > 0)
-		log_warn("broker: %s: %u marks cannot be read; every record batch of their logs is verified",
+		log_warn("broker: %s: %u marks cannot be read, or are of another broker; every record batch of their logs "
+			 "is verified",
 			marks->path, unread);
-	if (strange > 0)
-		log_warn("broker: %s has %u marks of another broker, which are ignored", marks->path, strange);
 }
 
 static int load(struct log_marks *marks, struct hf_error *error)
@@ -267,11 +260,11 @@ static uint32_t find(const struct log_marks *marks, const uint8_t owner[LOG_OWNE
 	uint32_t count = marks->piece_count * PIECE_SLOTS, vacant = count;
 
 	for (uint32_t i = 0; i < count; i++) {
-		const struct record *at = slot_at(marks, i)->records;
+		const struct record *record = record_at(marks, i);
 
-		if (at[0].serial == 0 && at[1].serial == 0)
+		if (record == NULL)
 			vacant = vacant == count ? i : vacant;
-		else if ((is_of(&at[0], owner, index) || is_of(&at[1], owner, index)) && record_at(marks, i) != NULL)
+		else if (is_of(record, owner, index))
 			return i;
 	}
 	return vacant;
@@ -331,6 +324,7 @@ static void begin(struct log_mark *mark, const uint8_t owner[LOG_OWNER_BYTES], i
 		mark->written = mark->before.same_boot ? last->written : last->synced;
 		return;
 	}
+	memset(slot_at(marks, mark->slot), 0, SLOT_BYTES);
 	slot_at(marks, mark->slot)->records[0] = (struct record){.serial = 1, .index = index, .node = marks->node};
 	memcpy(slot_at(marks, mark->slot)->records[0].owner, owner, LOG_OWNER_BYTES);
 	slot_at(marks, mark->slot)->records[0].crc = crc_of(&slot_at(marks, mark->slot)->records[0]);
@@ -372,6 +366,15 @@ void log_mark_synced(struct log_mark *mark, int64_t end)
 		return;
 	mark->synced = end;
 	mark->written = mark->written < end ? end : mark->written;
+	write_record(mark);
+}
+
+void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc)
+{
+	if (mark == NULL)
+		return;
+	mark->start = crc;
+	mark->synced = mark->written = end;
 	write_record(mark);
 }
 

@@ -9,7 +9,7 @@
  *   24 i32 partition                      56 u64 inode          88 u32 1: closed in order
  *   92 u32 1: damaged                    96 u64 the clock of the boot, ns
  *
- * Little-endian; of the journal offsets are bytes. Device and inode are those of the file itself: of a copy nothing is
+ * Little-endian; of the journal offsets are bytes, and the first one is the CRC of those on the disk. Device and inode are those of the file itself: of a copy nothing is
  * believed but the disk's. It is mapped: what is stored there outlives the process. It is synced when it has changed,
  * each second, and before a log is cut; so after a loss of power it may be behind the logs, but never before them.
  *
@@ -56,6 +56,8 @@ void log_marks_sync_later(struct log_marks *marks, struct hf_workers *workers);
 /* What the log has now: of the file, and of the disk. NULL is legal for each of these. */
 void log_mark_written(struct log_mark *mark, int64_t end);
 void log_mark_synced(struct log_mark *mark, int64_t end);
+/* Of the journal: so many bytes are on the disk, and this is their CRC, in the place of `start`. */
+void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc);
 void log_mark_started(struct log_mark *mark, int64_t start); /* before the records below it are deleted */
 /* Before the log is cut: nothing is proven from `end` on; durable on return. */
 int log_mark_lower(struct log_mark *mark, int64_t end);

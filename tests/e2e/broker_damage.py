@@ -1,0 +1,273 @@
+"""Each file of a broker is damaged in each way: broker_damage.py HOLDFAST [EVERY [PEERS]].
+
+A broker alone, killed or stopped in order, and a replica of three. What is held to: the broker names the file and does not
+serve what it had, or it serves all of it; fewer acknowledged records than before are never served without an error, and an
+offset is never given twice. Every EVERYth case runs (1: all); PEERS 0 leaves the three brokers out.
+"""
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import damage
+import kafka_wire
+import program
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import broker_cluster
+
+EVERY = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+PEERS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
+LIMIT_S = 60
+RECORDS, OLDER_RECORDS, COMMITTED = 60, 30, 17
+TOPIC, GROUP = "t", "readers"
+VALUES = [b"v%05d" % i + b"x" * 600 for i in range(RECORDS)]
+PRODUCER = 0
+
+
+def _wait_until(holds, words):
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, words
+        time.sleep(0.02)
+
+
+class _Alone:
+    """A broker without peers, with small segments and a sync of each record."""
+
+    def __init__(self, directory):
+        self.directory, self.process = pathlib.Path(directory), None
+        self.directory.mkdir(exist_ok=True)
+        self.logs = self.directory / "logs"
+        self.config = self.directory / "broker.json"
+        self.config.write_text('{"broker": {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "logs"}}')
+
+    def start(self):
+        """The words of a start that was refused; None: it runs."""
+        self.said = open(self.directory / "said", "w+")
+        self.process = subprocess.Popen([program.HOLDFAST, "broker", "--config", str(self.config)], cwd=self.directory,
+                                        stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said,
+                                        env=program.environment(self.directory))
+        _wait_until(lambda: self.process.poll() is not None or "listens on" in self.words(), "the broker does not start")
+        if "listens on" not in self.words():
+            assert self.process.wait() > 0, self.words()
+            return self.words()
+        host, port = self.words().split("PLAINTEXT://")[1].split(",")[0].split()[0].rsplit(":", 1)
+        self.address = (host, int(re.match(r"\d+", port)[0]))
+        return None
+
+    def words(self):
+        return (self.directory / "said").read_text()
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=LIMIT_S)
+
+    def client(self):
+        return kafka_wire.Client(self.address)
+
+
+def _fill(client, begin, end):
+    for i in range(begin, end):
+        assert client.produce(TOPIC, kafka_wire.batch([VALUES[i]], PRODUCER, i)) == (0, i)
+
+
+def _make(broker):
+    """Records, segments, a committed offset and a deleted topic; the older copy is from half of that."""
+    assert broker.start() is None, broker.words()
+    with broker.client() as client:
+        assert client.create(TOPIC, flush_messages=1, segment_bytes=16384) == 0
+        assert client.create("other", segment_bytes=16384) == 0
+        _fill(client, 0, OLDER_RECORDS)
+        assert client.commit(GROUP, TOPIC, COMMITTED - 1) == 0
+    broker.stop()
+    older = damage.Tree(broker.logs)
+    assert broker.start() is None, broker.words()
+    with broker.client() as client:
+        _fill(client, OLDER_RECORDS, RECORDS)
+        assert client.commit(GROUP, TOPIC, COMMITTED) == 0
+    return older
+
+
+def _names(words, name):
+    """Whether the words name the file, or the directory of its partition."""
+    return name in words or (("/" in name) and name.split("/")[0] in words)
+
+
+def _judge(broker, name):
+    """After a start on damaged files: an error in words, or everything is there."""
+    with broker.client() as client:
+        if TOPIC not in client.topics():
+            return "the topic is gone without a word"
+
+        def is_settled():
+            error, values = client.read(TOPIC)
+            return error != 0 or None not in values or "is damaged" in broker.words()
+
+        _wait_until(is_settled, "a wrong record is neither found nor repaired")
+        error, values = client.read(TOPIC)
+        given = client.produce(TOPIC, kafka_wire.batch([b"new"]))
+        if error != 0 and not _names(broker.words(), name):
+            return f"error {error} without words"
+        if error == 0 and (values[:RECORDS] != VALUES or given != (0, RECORDS)):
+            return f"{len(values)} of {RECORDS} records, next {given}"
+        if given[0] == 0 and given[1] < RECORDS:
+            return f"offset {given[1]} is given again"
+        if error == 0 and client.produce(TOPIC, kafka_wire.batch([VALUES[-1]], PRODUCER, RECORDS - 1)) != (0, RECORDS - 1):
+            return "a producer's batch is in the log twice"
+        end = time.monotonic() + LIMIT_S
+        while True:
+            fault, offset = client.committed(GROUP, TOPIC)
+            if fault != 0 and not _names(broker.words(), name):
+                return f"committed offsets: error {fault} without words"
+            if fault == 0 and offset != COMMITTED:
+                return f"the committed offset is {offset}, and was {COMMITTED}"
+            if fault == 0 or time.monotonic() < end:
+                return None
+
+
+def _cases(tree, older, another):
+    for name in tree.files:
+        if name.endswith(".lock"):
+            continue
+        for kind in damage.KINDS:
+            tree.put_back()
+            if damage.damage(tree, name, kind, older, another):
+                yield name, kind
+
+
+def _run_cases(broker, tree, older, another, state):
+    wrong, ran, chance = [], 0, random.Random(SEED)
+    skip = chance.randrange(EVERY)
+    for number, (name, kind) in enumerate(_cases(tree, older, another)):
+        if number % EVERY != skip:
+            continue
+        ran += 1
+        before = damage.Tree(broker.logs).files
+        refused = broker.start()
+        if refused is not None:
+            fault = None if _names(refused, name) else f"refused without naming it: {refused}"
+            after = damage.Tree(broker.logs).files
+            changed = [path for path in before if after.get(path) != before[path] and path != "synced"]
+            fault = fault or (f"refused, and changed {changed}" if changed else None)
+        else:
+            fault = _judge(broker, name)
+        broker.stop(signal.SIGKILL)
+        if fault is not None:
+            wrong.append(f"{state}, {name}, {kind}: {fault}\n{broker.words()[-1500:]}")
+    assert ran > 0
+    assert not wrong, f"seed {SEED}: {len(wrong)} of {ran} cases lose in silence:\n" + "\n".join(wrong)
+    program.say(f"# {state}: {ran} cases, none loses in silence (seed {SEED})")
+
+
+def _alone(directory, how, state):
+    broker, another = _Alone(pathlib.Path(directory) / "one"), _Alone(pathlib.Path(directory) / "another")
+    try:
+        older = _make(broker)
+        broker.stop(how)
+        _make(another)
+        another.stop(how)
+        _run_cases(broker, damage.Tree(broker.logs), older, damage.Tree(another.logs), state)
+    finally:
+        broker.stop(signal.SIGKILL)
+        another.stop(signal.SIGKILL)
+
+
+def a_broker_that_was_killed_loses_nothing_in_silence(directory):
+    _alone(directory, signal.SIGKILL, "killed")
+
+
+def a_broker_that_was_stopped_loses_nothing_in_silence(directory):
+    _alone(directory, signal.SIGTERM, "stopped")
+
+
+def a_record_that_changes_is_kept_and_its_offset_is_not_given_again(directory):
+    broker = _Alone(directory)
+    try:
+        _make(broker)
+        broker.stop(signal.SIGKILL)
+        head = sorted((broker.logs / "t-0").glob("*.log"))[-1]
+        data = head.read_bytes()
+        damage.write(head, data.replace(VALUES[-2], VALUES[-2][:-1] + b"Z"))
+        assert broker.start() is None, broker.words()
+        assert f"{head.name} is damaged" in broker.words() and "offset 58" in broker.words()
+        with broker.client() as client:
+            assert client.fetch(TOPIC, 0)[0] == kafka_wire.STORAGE_ERROR
+            assert client.produce(TOPIC, kafka_wire.batch([b"new"]))[0] == kafka_wire.STORAGE_ERROR
+            assert client.produce("other", kafka_wire.batch([b"new"])) == (0, 0)
+        broker.stop()
+        assert head.read_bytes() == data.replace(VALUES[-2], VALUES[-2][:-1] + b"Z")
+    finally:
+        broker.stop(signal.SIGKILL)
+
+
+def a_topic_without_descriptors_is_refused_and_the_broker_starts_again(directory):
+    broker = _Alone(directory)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (70, 70))
+
+    try:
+        broker.start()
+        broker.stop()
+        popen = subprocess.Popen
+        subprocess.Popen = lambda *more, **keys: popen(*more, preexec_fn=limit, **keys)
+        try:
+            assert broker.start() is None, broker.words()
+            made = []
+            with broker.client() as client:
+                while (error := client.create(f"t{len(made)}")) == 0:
+                    made.append(f"t{len(made)}")
+                    assert client.produce(made[-1], kafka_wire.batch([b"x"])) == (0, 0)
+                assert error == kafka_wire.STORAGE_ERROR and made
+            broker.stop(signal.SIGKILL)
+            assert broker.start() is None, broker.words()
+        finally:
+            subprocess.Popen = popen
+        broker.stop()
+        assert broker.start() is None, broker.words()
+        with broker.client() as client:
+            assert sorted(client.topics()) == sorted(made)
+            for topic in made:
+                assert client.read(topic) == (0, [b"x"])
+    finally:
+        broker.stop(signal.SIGKILL)
+
+
+def a_full_disk_is_served_for_reading(directory):
+    if os.geteuid() != 0:
+        raise program.Skip("mounting a small file system needs root")
+    broker = _Alone(directory)
+    broker.logs.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(broker.logs)], capture_output=True).returncode:
+        raise program.Skip("a file system cannot be mounted here")
+    try:
+        assert broker.start() is None, broker.words()
+        with broker.client() as client:
+            assert client.create("big", segment_bytes=4 << 20) == 0
+            count = 0
+            while client.produce("big", kafka_wire.batch([b"x" * 300000]))[0] == 0:
+                count += 1
+            assert client.create("new") == kafka_wire.STORAGE_ERROR
+            assert client.topics() == ["big"]
+        broker.stop(signal.SIGKILL)
+        assert broker.start() is None, broker.words()
+        assert "make room" in broker.words()
+        with broker.client() as client:
+            error, values = client.read("big")
+            assert (error, len(values)) == (0, count)
+    finally:
+        broker.stop(signal.SIGKILL)
+        subprocess.run(["umount", str(broker.logs)], check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
