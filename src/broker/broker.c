@@ -13,7 +13,7 @@
 #include "broker/connection.h"
 
 #define META_MOST  4096u
-#define ROOM_LEAST (1u << 20) /* below it a start warns */
+#define ROOM_LEAST (1u << 20)         /* below it a start warns */
 #define CRC_KEY    "holdfast.crc32c=" /* the last line; Kafka reads over it */
 #define MARKING_NS 1000000000ull
 
@@ -137,13 +137,15 @@ static int lock_directory(struct broker *broker, struct hf_error *error)
 /* Kafka's meta.properties: whose directory this is. */
 static int read_identity(struct broker *broker, const char *text, const char *path, struct hf_error *error)
 {
-	const char *cluster = strstr(text, "cluster.id="), *node = strstr(text, "node.id="), *crc = strstr(text, CRC_KEY);
+	const char *cluster = strstr(text, "cluster.id="), *node = strstr(text, "node.id="),
+		   *crc = strstr(text, CRC_KEY);
 	unsigned found = 0;
 	int id = -1;
 
 	if (crc != NULL && (sscanf(crc, CRC_KEY "%8x", &found) != 1 || found != crc32c(0, text, (size_t)(crc - text))))
 		return hf_error_set(error, -EBADMSG,
-			"%s is damaged: its CRC differs; restore it, or, if its lines are right, remove that of " CRC_KEY,
+			"%s is damaged: its CRC differs; restore it, or, if its lines are right, remove that "
+			"of " CRC_KEY,
 			path);
 	if (cluster == NULL || node == NULL || sscanf(cluster, "cluster.id=%31[^\n]", broker->cluster_id) != 1 ||
 		sscanf(node, "node.id=%d", &id) != 1)
@@ -262,7 +264,8 @@ static int open_marks(struct broker *broker, struct hf_error *error)
 	int rc = log_marks_open(broker->env, directory, broker->config.node_id, &broker->marks, error);
 
 	if (hf_dir_space(broker->env, directory, &left, &all) == 0 && left < ROOM_LEAST)
-		log_warn("broker: the disk of %s is full (%llu bytes are left): records are served, and none is taken; make "
+		log_warn("broker: the disk of %s is full (%llu bytes are left): records are served, and none is taken; "
+			 "make "
 			 "room and restart the broker",
 			directory, (unsigned long long)left);
 	if (rc != -ENOSPC)

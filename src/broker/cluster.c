@@ -31,7 +31,8 @@ const char *broker_check_made(struct broker *broker, struct codec_string name, b
 	if (topic != NULL && !topic->missing)
 		return NULL;
 	if (!is_new)
-		return "there is no room, or no descriptor, for the logs of the new partitions; the broker's log has the "
+		return "there is no room, or no descriptor, for the logs of the new partitions; the broker's log has "
+		       "the "
 		       "reason";
 	codec_default(kafka_controller_command_codec.root, &command);
 	command.kind = CONTROLLER_DELETE_TOPIC;

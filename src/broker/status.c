@@ -188,8 +188,8 @@ static json_t *describe_partition(const struct broker *broker, const struct cont
 	bool is_replica = controller_set_has(&known->replicas, broker->config.node_id);
 
 	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "log",
-		is_replica ? conditions[condition_of(here)] : "none", "topic", topic->name, "partition", index, "leader",
-		known->leader, "epoch", known->leader_epoch, "replicas", ids_of(&known->replicas), "isr",
+		is_replica ? conditions[condition_of(here)] : "none", "topic", topic->name, "partition", index,
+		"leader", known->leader, "epoch", known->leader_epoch, "replicas", ids_of(&known->replicas), "isr",
 		ids_of(&known->isr), "end", here == NULL ? (json_int_t)-1 : (json_int_t)partition_log_end(here->log),
 		"hw", here == NULL ? (json_int_t)-1 : (json_int_t)here->hw);
 }

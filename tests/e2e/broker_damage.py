@@ -4,12 +4,13 @@ A broker alone, killed or stopped in order, and a replica of three. What is held
 serve what it had, or it serves all of it; fewer acknowledged records than before are never served without an error, and an
 offset is never given twice. Every EVERYth case runs (1: all); PEERS 0 leaves the three brokers out.
 """
+import http.client
+import json
 import os
 import pathlib
 import random
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -267,6 +268,131 @@ def a_full_disk_is_served_for_reading(directory):
     finally:
         broker.stop(signal.SIGKILL)
         subprocess.run(["umount", str(broker.logs)], check=False)
+
+
+# ---- three brokers ----
+
+
+def _status(cluster, i):
+    """The partition of the topic as broker i sees it; None: the broker does not answer, or has no such topic."""
+    try:
+        stream = http.client.HTTPConnection(cluster.hosts[i][0], 8080, timeout=LIMIT_S)
+        stream.request("GET", "/broker.json")
+        found = [one for one in json.loads(stream.getresponse().read())["partitions"] if one["topic"] == TOPIC]
+        stream.close()
+    except (OSError, ValueError):
+        return None
+    return found[0] if found else None
+
+
+def _leader(cluster, which):
+    """A client of the leader, once there is one among these brokers."""
+    found = []
+
+    def leads():
+        for i in which:
+            status = _status(cluster, i)
+            if status and status["leader"] == i + 1:
+                found.append(i)
+                return True
+        return False
+
+    _wait_until(leads, "nobody leads")
+    return found[0], kafka_wire.Client((cluster.hosts[found[0]][0], 9092))
+
+
+def _is_whole(cluster, i):
+    status = _status(cluster, i)
+    return status and len(status["isr"]) == cluster.count and status["end"] >= RECORDS and status["log"] == "ok"
+
+
+def _fill_cluster(cluster, count=RECORDS, **configs):
+    with kafka_wire.Client((cluster.hosts[0][0], 9092)) as client:
+        assert client.create(TOPIC, 3, segment_bytes=16384, **configs) == 0
+    _wait_until(lambda: all(_status(cluster, i) for i in range(3)), "the topic is not known")
+    leader, client = _leader(cluster, range(3))
+    with client:
+        _fill(client, 0, count)
+    return leader
+
+
+def a_damaged_replica_is_repaired_by_its_peers(directory):
+    if not PEERS:
+        raise program.Skip("three brokers are left out")
+    wrong, chance, ran = [], random.Random(SEED), 0
+    with broker_cluster.Cluster(program.HOLDFAST, directory) as cluster:
+        cluster.start_all()
+        _fill_cluster(cluster, flush_messages=1)
+        skip = chance.randrange(EVERY)
+        names = [f"t-0/{path.name}" for path in sorted((pathlib.Path(directory) / "logs-1" / "t-0").iterdir())]
+        for number, (name, kind) in enumerate((name, kind) for name in names + ["synced", "meta.properties"]
+                                              for kind in damage.KINDS):
+            if number % (2 * EVERY) != skip:
+                continue
+            ran += 1
+            victim, how = chance.randrange(3), chance.choice((signal.SIGKILL, signal.SIGTERM))
+            _wait_until(lambda: all(_is_whole(cluster, i) for i in range(3)), f"not whole before {name} {kind}")
+            before, begin = cluster.joins(victim), len(cluster.log(victim).read_text())
+            cluster.stop(victim, how)
+            tree = damage.Tree(pathlib.Path(directory) / f"logs-{victim + 1}")
+            other = damage.Tree(pathlib.Path(directory) / f"logs-{(victim + 1) % 3 + 1}")
+            if name in tree.files and damage.damage(tree, name, kind, None, other):
+                cluster.start(victim)
+                _wait_until(lambda: cluster.processes[victim].poll() is not None or cluster.joins(victim) > before,
+                            "the broker neither joins nor ends")
+                words = cluster.log(victim).read_text()[begin:]
+                if cluster.processes[victim].poll() is not None:
+                    if name not in words:
+                        wrong.append(f"{name}, {kind}: it ended without words: {words}")
+                    tree.put_back()
+                    cluster.start(victim)
+            else:
+                cluster.start(victim)
+            _wait_until(lambda: all(_is_whole(cluster, i) for i in range(3)),
+                        f"{name}, {kind} at broker {victim + 1} is not repaired: {cluster.log(victim).read_text()[begin:]}")
+            with _leader(cluster, range(3))[1] as client:
+                error, values = client.read(TOPIC)
+            if error != 0 or values != VALUES:
+                wrong.append(f"{name}, {kind}: error {error}, {len(values)} records")
+    assert not wrong, f"seed {SEED}: " + "\n".join(wrong)
+    program.say(f"# a replica of three: {ran} cases, all repaired or named (seed {SEED})")
+
+
+def a_damaged_last_replica_truncates_no_other(directory):
+    """It is the only one in sync; the others lack its last records, and have what it has lost."""
+    if not PEERS:
+        raise program.Skip("three brokers are left out")
+    with broker_cluster.Cluster(program.HOLDFAST, directory, min_insync_replicas=1) as cluster:
+        cluster.start_all()
+        leader = _fill_cluster(cluster, RECORDS - 5, flush_messages=1)
+        others = [i for i in range(3) if i != leader]
+        _wait_until(lambda: all(_status(cluster, i)["end"] == RECORDS - 5 for i in others), "others lack records")
+        for i in others:
+            cluster.stop(i, signal.SIGKILL)
+        cluster.stop(leader, signal.SIGKILL)
+        logs = pathlib.Path(directory) / f"logs-{leader + 1}" / "t-0"
+        newest = sorted(logs.glob("*.log"))[-1]
+        data = newest.read_bytes()
+        at = data.index(b"v00")
+        damage.write(newest, data[:at] + b"w" + data[at + 1:])
+        before = [cluster.joins(i) for i in range(3)]
+        for i in range(3):
+            cluster.start(i)
+        for i in range(3):
+            cluster.wait_until_joined([i], before=before[i])
+        _wait_until(lambda: all(_status(cluster, i) for i in range(3)), "the topic is gone")
+        assert "is damaged at byte" in cluster.log(leader).read_text()
+        end = time.monotonic() + 2  # nothing is to happen
+        while time.monotonic() < end:
+            for i in others:
+                status = _status(cluster, i)
+                assert status["end"] >= RECORDS - 5, status
+            status = _status(cluster, leader)
+            assert status["log"] in ("damaged", "ok"), status
+            with kafka_wire.Client((cluster.hosts[leader][0], 9092)) as client:
+                error, values = client.read(TOPIC)
+                assert error != 0 or values[:RECORDS - 5] == VALUES[:RECORDS - 5], (error, len(values))
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ static uint64_t find_later(const uint8_t *data, uint64_t from, uint64_t bytes)
 }
 
 /* Where the journal ends although it is proven, or later commands are evidence, that it went on (R-D2). */
-static int judge(const struct journal *journal, const char *path, const uint8_t *data, uint64_t bytes, uint64_t proven,
+static int judge(struct journal *journal, const char *path, const uint8_t *data, uint64_t bytes, uint64_t proven,
 	struct hf_error *error)
 {
 	unsigned long long end = journal->end;

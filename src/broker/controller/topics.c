@@ -423,8 +423,10 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	topics->was_clean = rc == 0;
 	topics->marked = rc != -ENOENT;
 	if (!topics->was_clean && controller->topic_count > 0)
-		log_warn("broker: %s was not closed cleanly; what is newer than the marks of its logs is verified now, the rest "
-			 "later", directory);
+		log_warn("broker: %s was not closed cleanly; what is newer than the marks of its logs is verified now, "
+			 "the rest "
+			 "later",
+			directory);
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
 		rc = follow(topics, controller->topics[i], true, now_ms, error);

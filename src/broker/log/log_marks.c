@@ -155,7 +155,8 @@ static void look(const struct log_marks *marks)
 	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)
 		unread += record_at(marks, i) == NULL && !is_blank(slot_at(marks, i));
 	if (unread > 0)
-		log_warn("broker: %s: %u marks cannot be read, or are of another broker; every record batch of their logs "
+		log_warn("broker: %s: %u marks cannot be read, or are of another broker; every record batch of their "
+			 "logs "
 			 "is verified",
 			marks->path, unread);
 }

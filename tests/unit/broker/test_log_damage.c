@@ -443,6 +443,22 @@ static void a_damaged_log_is_cut_at_the_damage_and_keeps_the_rest(void **state)
 	assert_whole(7);
 }
 
+static void a_damaged_log_is_not_led(void **state)
+{
+	struct partition partition;
+
+	(void)state;
+	append(20);
+	sync_log();
+	partition_init(&partition, 0, one);
+	assert_true(partition.leads);
+	kill_process();
+	change(FIRST, 4 * batch_bytes() + 80);
+	assert_damaged(4);
+	partition_init(&partition, 0, one);
+	assert_false(partition.leads);
+}
+
 static void what_is_missing_can_be_given_up(void **state)
 {
 	struct hf_error error;
@@ -560,6 +576,7 @@ int main(void)
 		DAMAGE_TEST(a_log_that_was_closed_and_is_shorter_is_damaged),
 		DAMAGE_TEST(damage_in_a_closed_log_is_found_later),
 		DAMAGE_TEST(a_damaged_log_is_cut_at_the_damage_and_keeps_the_rest),
+		DAMAGE_TEST(a_damaged_log_is_not_led),
 		DAMAGE_TEST(what_is_missing_can_be_given_up),
 		DAMAGE_TEST(a_log_that_was_cut_in_order_is_whole),
 		DAMAGE_TEST(a_mark_outlives_its_torn_record),
