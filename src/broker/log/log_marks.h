@@ -9,9 +9,10 @@
  *   24 i32 partition                      56 u64 inode          88 u32 1: closed in order
  *   92 u32 1: damaged                    96 u64 the clock of the boot, ns
  *
- * Little-endian; of the journal offsets are bytes, and the first one is the CRC of those on the disk. Device and inode are those of the file itself: of a copy nothing is
- * believed but the disk's. It is mapped: what is stored there outlives the process. It is synced when it has changed,
- * each second, and before a log is cut; so after a loss of power it may be behind the logs, but never before them.
+ * Little-endian; of the journal offsets are bytes, and the first one is the CRC of those on the disk. Device and inode
+ * are those of the file itself: of a copy nothing is believed but the disk's. It is mapped: what is stored there
+ * outlives the process. It is synced when it has changed, each second, and before a log is cut; so after a loss of
+ * power it may be behind the logs, but never before them.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_LOG_MARKS_H
