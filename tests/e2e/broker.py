@@ -215,21 +215,30 @@ def a_wrong_configuration_is_refused_with_its_line(directory):
     assert done.returncode == 2 and "--config" in done.stderr
 
 
-def a_log_ends_where_it_is_damaged(directory):
+def a_damaged_log_is_not_served_until_its_loss_is_accepted(directory):
     text = "".join(f"{n:0>500}\n" for n in range(1000))
     with _Broker(directory, log_segment_bytes=65536) as broker:
         _kcat(broker, "-P", "-t", "big", *SMALL, text=text)
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
         broker.stop(signal.SIGKILL)
         second = sorted(pathlib.Path(directory, "logs", "big-0").glob("*.log"))[1]
         with open(second, "r+b") as log:
             log.seek(1000)
             log.write(b"damaged")
+        before = second.read_bytes()
         broker.start()
+        assert _read(broker, "numbers") == NUMBERS
+        done = program.run(directory, "consume", "-b", broker.address, "-t", "big", "-p", "0", "--timeout", "3", check=1)
+        assert done.stdout == "", done
+        _, _, err = broker.stop()
+    assert f"{second.name} is damaged" in err and f"offset {int(second.stem)} cannot be read" in err, err
+    assert second.read_bytes() == before
+    with _Broker(directory, log_segment_bytes=65536, unclean_leader_election_enable=True) as broker:
         left = _read(broker, "big")
         assert text.startswith(left) and len(left.splitlines()) == int(second.stem)
         _, _, err = broker.stop()
-    assert "damaged" in err and "big-0" in err and "*.log.cut" in err, err
-    assert list(second.parent.glob("*.log.cut"))
+    assert "*.damaged" in err, err
+    assert list(second.parent.glob("*.log.damaged"))
 
 
 def strangers_cost_the_broker_nothing(directory):

@@ -77,8 +77,10 @@ class _Alone:
 
 
 def _fill(client, begin, end):
+    """Again where a leader is only just beginning: the sequence tells."""
     for i in range(begin, end):
-        assert client.produce(TOPIC, kafka_wire.batch([VALUES[i]], PRODUCER, i)) == (0, i)
+        data = kafka_wire.batch([VALUES[i]], PRODUCER, i)
+        _wait_until(lambda: client.produce(TOPIC, data) == (0, i), f"record {i} is not taken")
 
 
 def _make(broker):

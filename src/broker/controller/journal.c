@@ -83,8 +83,8 @@ static int judge(struct journal *journal, const char *path, const uint8_t *data,
 			path, end, (unsigned long long)proven, end);
 	if (proven > 0 && crc32c(0, data, proven) != (uint32_t)journal->mark->before.start)
 		return hf_error_set(error, -EBADMSG,
-			"%s is damaged: its first %llu bytes are not those that this broker has written; no file was "
-			"changed; restore it",
+			"%s, or the file 'synced' beside it, is damaged, or of another broker: its first %llu bytes "
+			"are not those that this broker has written; no file was changed; restore them",
 			path, (unsigned long long)proven);
 	journal->crc = crc32c(0, data, end);
 	return 0;
