@@ -417,6 +417,15 @@ void log_mark_damaged(struct log_mark *mark, int64_t proven)
 	write_record(mark);
 }
 
+void log_mark_whole(struct log_mark *mark)
+{
+	if (mark == NULL || !mark->damaged)
+		return;
+	mark->damaged = false;
+	mark->synced = mark->start;
+	write_record(mark);
+}
+
 void log_mark_restarted(struct log_mark *mark, int64_t offset)
 {
 	if (mark == NULL)

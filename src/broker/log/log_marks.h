@@ -66,6 +66,8 @@ int log_mark_lower(struct log_mark *mark, int64_t end);
 void log_mark_failed(struct log_mark *mark);
 /* Below `proven` something cannot be read. It stays so until the log is cut (R-D5). */
 void log_mark_damaged(struct log_mark *mark, int64_t proven);
+/* It was judged again, and is not: someone has put its files back. What of them is on the disk is not known. */
+void log_mark_whole(struct log_mark *mark);
 /* The log begins and ends at this offset now. */
 void log_mark_restarted(struct log_mark *mark, int64_t offset);
 void log_mark_closed(struct log_mark *mark);

@@ -134,10 +134,11 @@ static int read_segments(struct partition_log *log, const struct log_files *foun
 {
 	for (unsigned i = 0; i < found->count; i++) {
 		int64_t end = i + 1 == found->count ? SEGMENT_HEAD : found->offsets[i + 1];
-		bool last = end == SEGMENT_HEAD, trusted = proof->closed || (proof->known && end <= proof->synced);
+		bool last = end == SEGMENT_HEAD, below = proof->known && end <= proof->synced;
 		struct segment *segment;
 		int rc = segment_open(log->env, log->directory, found->offsets[i], log->config.index_interval_bytes,
-			end, trusted ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, error);
+			end, !proof->damaged && (proof->closed || below) ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment,
+			error);
 
 		if (rc != 0)
 			return rc;
@@ -386,6 +387,7 @@ int partition_log_open(struct hf_env *env, const char *directory, const struct l
 	set_start(log);
 	log->failed = log->verdict.state == LOG_DAMAGED;
 	if (!log->failed) {
+		log_mark_whole(mark);
 		log_mark_started(mark, log->start_offset);
 		log_mark_written(mark, partition_log_end(log));
 	}

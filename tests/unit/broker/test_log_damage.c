@@ -443,6 +443,22 @@ static void a_damaged_log_is_cut_at_the_damage_and_keeps_the_rest(void **state)
 	assert_whole(7);
 }
 
+static void a_log_that_was_damaged_is_verified_again_until_it_is_whole(void **state)
+{
+	(void)state;
+	append(60);
+	kill_process();
+	change(FIRST, 4 * batch_bytes() + 80);
+	assert_damaged(4);
+	close_in_order();
+	open_log(true); /* others were closed in order */
+	assert_int_equal(one->verdict.state, LOG_DAMAGED);
+	close_in_order();
+	change(FIRST, 4 * batch_bytes() + 80); /* back */
+	assert_whole(60);
+	assert_true(one->mark->synced == 0 && !one->mark->damaged);
+}
+
 static void a_damaged_log_is_not_led(void **state)
 {
 	struct partition partition;
@@ -576,6 +592,7 @@ int main(void)
 		DAMAGE_TEST(a_log_that_was_closed_and_is_shorter_is_damaged),
 		DAMAGE_TEST(damage_in_a_closed_log_is_found_later),
 		DAMAGE_TEST(a_damaged_log_is_cut_at_the_damage_and_keeps_the_rest),
+		DAMAGE_TEST(a_log_that_was_damaged_is_verified_again_until_it_is_whole),
 		DAMAGE_TEST(a_damaged_log_is_not_led),
 		DAMAGE_TEST(what_is_missing_can_be_given_up),
 		DAMAGE_TEST(a_log_that_was_cut_in_order_is_whole),
