@@ -26,23 +26,52 @@ const struct broker_endpoint *broker_endpoint(const struct broker *broker, unsig
 
 /* ---- listening ---- */
 
+static unsigned count_from(const struct broker *broker, struct hf_addr remote)
+{
+	unsigned count = 0;
+
+	hf_addr_set_port(&remote, 0);
+	list_for_each (at, &broker->connections) {
+		struct hf_addr other = container_of(at, struct connection, node)->remote;
+
+		hf_addr_set_port(&other, 0);
+		count += hf_addr_equal(&other, &remote);
+	}
+	return count;
+}
+
+/* NULL; or the limit that the connection would exceed. */
+static const char *limit_of(const struct broker *broker, const struct hf_addr *remote)
+{
+	if (broker->connection_count >= broker->config.max_connections)
+		return "max.connections";
+	if (broker->config.max_connections_per_ip < broker->config.max_connections &&
+		count_from(broker, *remote) >= broker->config.max_connections_per_ip)
+		return "max.connections.per.ip";
+	return NULL;
+}
+
 static void listener_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct broker_listener *listener = container_of(watch, struct broker_listener, watch);
 	struct broker *broker = listener->broker;
 	static struct log_limit refusals;
+	char text[HF_ADDR_TEXT];
 	struct hf_addr remote;
+	const char *limit;
 	struct hf_io *io;
 	uint64_t left_out;
 
 	(void)ready;
 	if (hf_stream_accept(listener->io, &io, &remote) != 0)
 		return;
-	if (broker->connection_count >= broker->config.max_connections) {
+	limit = limit_of(broker, &remote);
+	if (limit != NULL) {
 		if (log_limit_allows(&refusals, hf_loop_now_ns(broker->loop), &left_out))
-			log_warn("broker: a connection is refused: max.connections (%u) are open; raise "
-				 "max.connections (%llu lines suppressed)",
-				broker->config.max_connections, (unsigned long long)left_out);
+			log_warn("broker: a connection of %s is refused: as many as %s allows are open; raise it, or "
+				 "close "
+				 "some (%llu lines suppressed)",
+				hf_addr_format(&remote, text), limit, (unsigned long long)left_out);
 		hf_io_close(io);
 		return;
 	}
@@ -333,6 +362,7 @@ int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_
 	controller_init(&broker->controller, &broker->defaults);
 	flusher_open(&broker->flusher, loop, broker_config_flush_check_ns(config));
 	inspector_open(&broker->inspector, loop);
+	connection_memory_open(&broker->memory, loop, &broker->connections, broker_config_queued_bytes(config));
 	broker->poller = (struct hf_poller){.poll = broker_poll, .arm = broker_arm};
 	hf_loop_add_poller(loop, &broker->poller);
 	broker->retention.fire = retention_due;
@@ -360,6 +390,7 @@ void broker_close(struct broker *broker)
 		connection_close(container_of(broker->connections.next, struct connection, node));
 	rdma_close(broker->rdma);
 	inspector_close(&broker->inspector);
+	connection_memory_close(&broker->memory);
 	broker_status_close(&broker->status);
 	quorum_close(&broker->quorum);
 	groups_close(&broker->groups);

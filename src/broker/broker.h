@@ -9,6 +9,7 @@
 #include <holdfast/node.h>
 
 #include "broker/broker_config.h"
+#include "broker/connection_memory.h"
 #include "broker/groups/groups.h"
 #include "broker/inspector.h"
 #include "broker/controller/journal.h"
@@ -49,6 +50,7 @@ struct broker {
 	unsigned listener_count;
 	struct list connections, ready; /* ready: an answer came outside of the connection's own turn */
 	unsigned connection_count;
+	struct connection_memory memory;
 	struct hf_poller poller;
 	struct hf_timer retention, marking;
 	int64_t next_producer_id, producer_ids_end;

@@ -6,6 +6,7 @@
 
 #define FLUSH_CHECK_NS 1000000000ull
 #define HOUR_MS        3600000ull
+#define QUEUED_BYTES   (256u << 20)
 
 void broker_config_default(struct broker_config *config)
 {
@@ -23,6 +24,7 @@ void broker_config_default(struct broker_config *config)
 		.request_max_bytes = 100u << 20,
 		.fetch_max_bytes = 55u << 20,
 		.max_connections = 10000,
+		.max_connections_per_ip = INT32_MAX,
 		.idle_ns = 600000000000ull,
 		.retention_check_ns = 300000000000ull,
 		.session_min_ns = 6000000000ull,
@@ -168,6 +170,8 @@ static const struct hf_config_key keys[] = {
 	{"socket.request.max.bytes", HF_CONFIG_NUMBER, INTO(request_max_bytes), .min = 4096, .max = INT32_MAX},
 	{"fetch.max.bytes", HF_CONFIG_NUMBER, INTO(fetch_max_bytes), .min = 1024, .max = INT32_MAX},
 	{"max.connections", HF_CONFIG_NUMBER, INTO(max_connections), .min = 1, .max = 100000},
+	{"max.connections.per.ip", HF_CONFIG_NUMBER, INTO(max_connections_per_ip), .min = 1, .max = INT32_MAX},
+	{"queued.max.request.bytes", .offset = offsetof(struct broker_config, queued_max_bytes), .bytes = 8, LIMIT},
 	{"connections.max.idle.ms", HF_CONFIG_MILLISECONDS, INTO(idle_ns)},
 	{"log.retention.check.interval.ms", HF_CONFIG_MILLISECONDS, INTO(retention_check_ns)},
 	{"group.min.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_min_ns)},
@@ -208,6 +212,8 @@ static const char *check(const void *out)
 		return "broker: controller.quorum.voters has no entry for node.id";
 	if (config->session_ns < 4 * config->heartbeat_ns)
 		return "broker: broker.session.timeout.ms is less than four times broker.heartbeat.interval.ms";
+	if (config->queued_max_bytes > 0 && config->queued_max_bytes < config->request_max_bytes)
+		return "broker: queued.max.request.bytes is less than socket.request.max.bytes";
 	if (config->session_min_ns > config->session_max_ns)
 		return "broker: group.min.session.timeout.ms is above group.max.session.timeout.ms";
 	return NULL;
@@ -221,6 +227,15 @@ struct hf_config_section broker_config_section(struct broker_config *config)
 		.out = config,
 		.required = true,
 		.check = check};
+}
+
+uint64_t broker_config_queued_bytes(const struct broker_config *config)
+{
+	if (config->queued_max_bytes < 0)
+		return UINT64_MAX;
+	if (config->queued_max_bytes > 0)
+		return (uint64_t)config->queued_max_bytes;
+	return config->request_max_bytes > QUEUED_BYTES ? config->request_max_bytes : QUEUED_BYTES;
 }
 
 uint64_t broker_config_flush_check_ns(const struct broker_config *config)

@@ -43,7 +43,8 @@ struct broker_config {
 	int16_t replication_factor, offsets_replication_factor;
 	int64_t min_insync_replicas;
 	uint32_t replication_batch_bytes;
-	uint32_t request_max_bytes, fetch_max_bytes, max_connections;
+	uint32_t request_max_bytes, fetch_max_bytes, max_connections, max_connections_per_ip;
+	int64_t queued_max_bytes; /* 0: the default; -1: no limit */
 	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns;
 	int64_t rebalance_delay_ms;
 	uint32_t extent_bytes; /* what an RDMA producer is granted at a time */
@@ -60,6 +61,8 @@ struct broker_config {
 void broker_config_default(struct broker_config *config);
 /* To be read with others by hf_config_load, over defaults. */
 struct hf_config_section broker_config_section(struct broker_config *config);
+/* What the requests of all clients may take; UINT64_MAX: no limit. */
+uint64_t broker_config_queued_bytes(const struct broker_config *config);
 /* The interval of the check for flush.ms; the default is a second. */
 uint64_t broker_config_flush_check_ns(const struct broker_config *config);
 void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out);

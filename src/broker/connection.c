@@ -9,7 +9,6 @@
 #include "base/ensure.h"
 #include "base/log.h"
 
-#define BUFFER_BYTES      16384u
 #define BUFFER_KEEP_BYTES (1u << 20) /* a larger one is given back when it is empty */
 #define TURN_REQUESTS     64u        /* of one connection, before others have their turn */
 #define SIZE_BYTES        4u
@@ -32,7 +31,7 @@ static void connection_want(struct connection *connection)
 
 	switch (connection->state) {
 	case CONNECTION_READING:
-		wanted = HF_READABLE;
+		wanted = list_empty(&connection->memory_node) ? HF_READABLE : 0;
 		break;
 	case CONNECTION_SERVING: /* what follows waits in the socket */
 		break;
@@ -48,7 +47,8 @@ static void connection_want(struct connection *connection)
 
 /* ---- reading ---- */
 
-/* Room for a request of `bytes` at the front of the buffer; it grows with what came, not with what was announced. */
+/* Room for a request of `bytes` at the front of the buffer. Beyond 1 MiB it grows with what came, not with what was
+ * announced. 1: not now, there is no memory for it. */
 static int make_room(struct connection *connection, size_t bytes)
 {
 	size_t have = connection->in_to - connection->in_from, capacity = connection->in_capacity;
@@ -61,26 +61,56 @@ static int make_room(struct connection *connection, size_t bytes)
 	}
 	if (have < capacity)
 		return 0;
-	capacity = capacity == 0 ? BUFFER_BYTES : capacity * 2;
-	if (capacity > bytes && bytes > BUFFER_BYTES)
+	capacity = capacity == 0                  ? CONNECTION_BUFFER_BYTES
+		   : capacity < BUFFER_KEEP_BYTES ? BUFFER_KEEP_BYTES
+						  : capacity * 2;
+	if (capacity > bytes && bytes > CONNECTION_BUFFER_BYTES)
 		capacity = bytes;
+	if (!connection_memory_allows(&connection->broker->memory, connection, capacity))
+		return 1;
 	in = realloc(connection->in, capacity);
 	if (in == NULL)
 		return -ENOMEM;
 	connection->in = in;
 	connection->in_capacity = capacity;
+	connection_memory_count(&connection->broker->memory, connection);
 	return 0;
 }
 
-/* Not while a request is served: its strings point into the buffer. */
-static void shrink(struct connection *connection)
+/* Not while a request is served: its strings point into the buffer. What follows it, if that is little, is moved. */
+static void shrink(struct connection *connection, size_t most)
 {
-	if (connection->state == CONNECTION_SERVING || connection->in_from < connection->in_to ||
-		connection->in_capacity <= BUFFER_KEEP_BYTES)
+	size_t have = connection->in_to - connection->in_from;
+	uint8_t *in = NULL;
+
+	if (connection->state == CONNECTION_SERVING || connection->in_capacity <= most ||
+		have > CONNECTION_BUFFER_BYTES)
 		return;
+	if (have > 0) {
+		in = malloc(CONNECTION_BUFFER_BYTES);
+		if (in == NULL)
+			return;
+		memcpy(in, connection->in + connection->in_from, have);
+	}
 	free(connection->in);
-	connection->in = NULL;
-	connection->in_from = connection->in_to = connection->in_capacity = 0;
+	connection->in = in;
+	connection->in_from = 0;
+	connection->in_to = have;
+	connection->in_capacity = in == NULL ? 0 : CONNECTION_BUFFER_BYTES;
+}
+
+void connection_give_up_room(struct connection *connection)
+{
+	if (!list_empty(&connection->memory_node))
+		return; /* it waits for more */
+	shrink(connection, CONNECTION_BUFFER_BYTES);
+	connection_memory_count(&connection->broker->memory, connection);
+}
+
+void connection_resume(struct connection *connection)
+{
+	list_remove(&connection->ready_node);
+	list_push_back(&connection->broker->ready, &connection->ready_node);
 }
 
 /* The request at the front: 1 whole, 0 not yet, -EMSGSIZE. */
@@ -135,7 +165,7 @@ static int fill(struct connection *connection)
 	if (rc == 0)
 		rc = make_room(connection, bytes);
 	if (rc != 0)
-		return rc;
+		return rc == 1 ? 0 : rc;
 	n = hf_stream_read(
 		connection->io, connection->in + connection->in_to, connection->in_capacity - connection->in_to);
 	if (n == -EAGAIN)
@@ -233,7 +263,8 @@ static bool turn(struct connection *connection)
 	connection->in_turn = false;
 	if (rc < 0)
 		return false;
-	shrink(connection);
+	shrink(connection, BUFFER_KEEP_BYTES);
+	connection_memory_count(&connection->broker->memory, connection);
 	if (rc == 1) { /* there may be more in the buffer */
 		list_remove(&connection->ready_node);
 		list_push_back(&connection->broker->ready, &connection->ready_node);
@@ -248,8 +279,8 @@ static void connection_ready(struct hf_watch *watch, unsigned ready)
 	struct broker *broker = connection->broker;
 
 	/* An error or the end of the stream is reported while nothing is wanted: the client is gone. */
-	if (connection->state == CONNECTION_SERVING) {
-		if (ready != 0 && connection->watch.wanted == 0)
+	if (connection->watch.wanted == 0) {
+		if (ready != 0)
 			connection_close(connection);
 	} else if (!turn(connection)) {
 		connection_close(connection);
@@ -302,6 +333,7 @@ int connection_open(struct broker *broker, struct hf_io *io, const struct hf_add
 	connection->request = (struct request){.broker = broker, .connection = connection};
 	codec_arena_init(&connection->request.arena, REQUEST_ARENA_BYTES);
 	list_init(&connection->ready_node);
+	list_init(&connection->memory_node);
 	list_push_back(&broker->connections, &connection->node);
 	broker->connection_count++;
 	rc = hf_loop_watch(broker->loop, &connection->watch, io, HF_READABLE);
@@ -316,6 +348,7 @@ int connection_open(struct broker *broker, struct hf_io *io, const struct hf_add
 void connection_take_bytes(struct connection *connection, struct connection_bytes *bytes_out)
 {
 	*bytes_out = (struct connection_bytes){connection->broker, connection->in, connection->in_capacity};
+	connection->broker->memory.held += connection->in_capacity;
 	connection->in = NULL;
 	connection->in_from = connection->in_to = connection->in_capacity = 0;
 }
@@ -323,6 +356,7 @@ void connection_take_bytes(struct connection *connection, struct connection_byte
 void connection_bytes_free(struct connection_bytes *bytes)
 {
 	free(bytes->at);
+	connection_memory_give_back(&bytes->broker->memory, bytes->bytes);
 	*bytes = (struct connection_bytes){0};
 }
 
@@ -338,6 +372,7 @@ void connection_close(struct connection *connection)
 	hf_io_close(connection->io);
 	list_remove(&connection->node);
 	list_remove(&connection->ready_node);
+	connection_memory_forget(&broker->memory, connection);
 	broker->connection_count--;
 	codec_arena_free(&connection->request.arena);
 	free(connection->in);

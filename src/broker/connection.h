@@ -3,8 +3,9 @@
  *   request: i32 bytes, header, body        answer: i32 bytes, header, body
  *
  * A connection serves one request at a time; further requests wait in the buffer and the socket.
- * So memory is bounded by socket.request.max.bytes and the arena of one request, also for a slow reader: records are
- * sent from the mapping of their segment, which the request holds until they are sent.
+ * So its memory is bounded by socket.request.max.bytes and the arena of one request, also for a slow reader: records
+ * are sent from the mapping of their segment, which the request holds until they are sent. That of all connections
+ * together: connection_memory.h.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_CONNECTION_H
@@ -35,11 +36,19 @@ struct connection {
 	struct iovec *out; /* what is left of the answer, in the request's arena */
 	unsigned out_count;
 	bool in_turn;
+	uint64_t held; /* this and the members below: of connection_memory.h */
+	struct list memory_node;
+	uint64_t memory_wanted, memory_since_ns; /* while it waits */
 };
 
 /* Takes the io. */
 int connection_open(struct broker *broker, struct hf_io *io, const struct hf_addr *remote, unsigned listener);
 void connection_close(struct connection *connection);
+
+/* There is memory for it: it reads on. */
+void connection_resume(struct connection *connection);
+/* Gives back what its buffer has beyond what it needs now. */
+void connection_give_up_room(struct connection *connection);
 
 /* The bytes of a request that outlive its connection. */
 struct connection_bytes {

@@ -35,10 +35,26 @@ static void the_first_members_of_a_group_need_not_wait(void **state)
 	assert_int_equal(parse("\"group.initial.rebalance.delay.ms\": -1"), -EINVAL);
 }
 
+/* A request could never be read. */
+static void all_requests_may_take_as_much_as_one(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("\"max.connections.per.ip\": 3"), 0);
+	assert_int_equal(broker_config_queued_bytes(&config), 256u << 20);
+	assert_int_equal(parse("\"socket.request.max.bytes\": 536870912"), 0);
+	assert_int_equal(broker_config_queued_bytes(&config), 512u << 20);
+	assert_int_equal(parse("\"queued.max.request.bytes\": 104857600"), 0);
+	assert_int_equal(broker_config_queued_bytes(&config), 100u << 20);
+	assert_int_equal(parse("\"queued.max.request.bytes\": 104857599"), -EINVAL);
+	assert_int_equal(parse("\"queued.max.request.bytes\": -1"), 0);
+	assert_true(broker_config_queued_bytes(&config) == UINT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_members_of_a_group_need_not_wait),
+		cmocka_unit_test(all_requests_may_take_as_much_as_one),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);

@@ -93,6 +93,11 @@ static void send_to_peer(const void *data, size_t bytes)
 	assert_true(came_bytes > 4);
 }
 
+static bool has_connections(void)
+{
+	return stand.broker->connection_count > 0;
+}
+
 static bool peer_connected(void)
 {
 	return hf_stream_write(peer, "", 0) == 0;
@@ -117,6 +122,79 @@ static void bytes_behind_a_request_are_ignored(void **state)
 	assert_non_null(memmem(came, came_bytes, STAND_TOPIC, 1));
 	send_to_peer(versions, sizeof(versions));
 	assert_int_equal(get_be32(came + 4), 2);
+	hf_io_close(peer);
+}
+
+/* ---- the memory of all requests (R-B45) ---- */
+
+#define MOST       (192u << 10)
+#define HOG_BYTES  (150u << 10) /* of a request that is never whole */
+#define LARGE_MORE (100u << 10) /* behind the message of a request that is whole */
+
+static struct hf_io *hog;
+static uint8_t large[LARGE_MORE + 64];
+static size_t large_sent;
+
+static struct hf_io *connect_raw(void)
+{
+	struct hf_addr local, remote;
+	struct hf_error error;
+	struct hf_io *io;
+
+	assert_int_equal(hf_addr_parse("127.0.0.1:0", &local), 0);
+	assert_int_equal(hf_addr_parse(stand.address, &remote), 0);
+	assert_int_equal(hf_stream_connect(hf_loop_env(stand.pair.loop), &local, &remote, &io, &error), 0);
+	return io;
+}
+
+static bool hog_holds_most(void)
+{
+	ssize_t n = hf_stream_write(hog, large, sizeof(large) / 2);
+
+	assert_true(n > 0 || n == -EAGAIN);
+	return stand.broker->memory.held > MOST / 2;
+}
+
+static bool large_is_sent(void)
+{
+	ssize_t n = hf_stream_write(peer, large + large_sent, sizeof(large) - large_sent);
+
+	assert_true(n > 0 || n == -EAGAIN);
+	large_sent += n > 0 ? (size_t)n : 0;
+	return large_sent == sizeof(large);
+}
+
+static bool hog_has_ended(void)
+{
+	ssize_t n = hf_stream_read(hog, came, sizeof(came));
+
+	return n == 0 || (n < 0 && n != -EAGAIN);
+}
+
+/* One that sends half of a request holds the memory of all: it ends, and who waited is served. */
+static void who_holds_most_gives_way(void **state)
+{
+	static const uint8_t versions[] = {0, 0, 0, 0, 0, 18, 0, 0, 0, 0, 0, 3, 0, 1, 'c'};
+	static const uint8_t metadata[] = {0, 0, 0, 11, 0, 18, 0, 0, 0, 0, 0, 4, 0, 1, 'c'};
+
+	(void)state;
+	stand.broker->memory.most = MOST;
+	hog = connect_raw();
+	stand_until(has_connections);
+	memcpy(large, versions, sizeof(versions));
+	put_be32(large, HOG_BYTES);
+	stand_until(hog_holds_most);
+	peer = connect_raw();
+	assert_int_equal(hf_stream_write(peer, metadata, sizeof(metadata)), sizeof(metadata));
+	came_bytes = 0;
+	stand_until(has_message); /* a small one does not wait */
+	put_be32(large, sizeof(large) - 4);
+	large_sent = came_bytes = 0;
+	stand_until(large_is_sent);
+	stand_until(has_message);
+	assert_int_equal(get_be32(came + 4), 3);
+	stand_until(hog_has_ended);
+	hf_io_close(hog);
 	hf_io_close(peer);
 }
 
@@ -479,6 +557,7 @@ int main(void)
 #define REQUESTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		REQUESTS_TEST(bytes_behind_a_request_are_ignored),
 		REQUESTS_TEST(bytes_behind_a_response_are_ignored),
+		REQUESTS_TEST(who_holds_most_gives_way),
 		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
 		REQUESTS_TEST(a_time_is_found_below_the_hw),
 		REQUESTS_TEST(offsets_of_a_reset_are_committed),
