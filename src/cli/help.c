@@ -175,7 +175,7 @@ static const struct {
 		"engines, over two rails of which one is cut or slow, and while all rails are cut during a copy; smr\n"
 		"the cost of a proposal to a replicated log, the time without a leader when the leader stands still,\n"
 		"is stopped or is killed, and the effect of cut rails and lost followers; broker the cost of writing\n"
-		"and reading a record, in the parts produce, fetch, end, empty, bandwidth, events, rolls and "
+		"and reading a record, in the parts produce, fetch, end, empty, bandwidth, events, rolls, packed and "
 		"stopped.\n\n"
 		"kv: beside alternates the store with a Redis with two replicas and WAIT 2; ycsb runs YCSB's\n"
 		"workloads; cost measures the cost of recording missed updates; kill the time from a kill to the next\n"

@@ -31,6 +31,7 @@ static const char *const parts[BROKER_PARTS] = {[BROKER_PRODUCE] = "produce",
 	[BROKER_BANDWIDTH] = "bandwidth",
 	[BROKER_EVENTS] = "events",
 	[BROKER_ROLLS] = "rolls",
+	[BROKER_PACKED] = "packed",
 	[BROKER_STOPPED] = "stopped"};
 
 static const struct {
@@ -47,6 +48,11 @@ static const struct {
 	{"end_to_end_us", "from producer to consumer, us", offsetof(struct broker_round, end_to_end)},
 	{"bandwidth_512_mb_s", "512 B without batching, MB/s", offsetof(struct broker_round, bandwidth[0])},
 	{"bandwidth_32k_mb_s", "32 KiB without batching, MB/s", offsetof(struct broker_round, bandwidth[1])},
+	{"packed_none_mb_s", "1 KB in batches, plain, MB/s", offsetof(struct broker_round, packed[HF_CODEC_NONE])},
+	{"packed_gzip_mb_s", "the same in gzip", offsetof(struct broker_round, packed[HF_CODEC_GZIP])},
+	{"packed_snappy_mb_s", "the same in snappy", offsetof(struct broker_round, packed[HF_CODEC_SNAPPY])},
+	{"packed_lz4_mb_s", "the same in lz4", offsetof(struct broker_round, packed[HF_CODEC_LZ4])},
+	{"packed_zstd_mb_s", "the same in zstd", offsetof(struct broker_round, packed[HF_CODEC_ZSTD])},
 	{"events_us", "delay of an event, mean, us", offsetof(struct broker_round, events)},
 	{"events_constant_us", "of those at a constant rate", offsetof(struct broker_round, events_constant)},
 	{"events_burst_us", "of those of the burst", offsetof(struct broker_round, events_burst)},
@@ -203,7 +209,8 @@ static int parse(int argc, char **argv, struct broker_bench *bench)
 	for (; status == EXIT_DONE && optind < argc; optind++)
 		status = take_part(bench, argv[optind]);
 	if (bench->task.parts == 0)
-		bench->task.parts = (1u << BROKER_PARTS) - 1 - (1u << BROKER_EVENTS | 1u << BROKER_ROLLS);
+		bench->task.parts =
+			(1u << BROKER_PARTS) - 1 - (1u << BROKER_EVENTS | 1u << BROKER_ROLLS | 1u << BROKER_PACKED);
 	if ((bench->task.parts & (1u << BROKER_EMPTY | 1u << BROKER_STOPPED)) != 0)
 		bench->task.parts |= 1u << BROKER_FETCH; /* whose records they find or do not find */
 	if (status == EXIT_DONE && bench->config != NULL && bench->task.at == NULL)

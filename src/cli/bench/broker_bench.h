@@ -26,6 +26,7 @@ enum broker_part {
 	BROKER_BANDWIDTH,
 	BROKER_EVENTS,
 	BROKER_ROLLS,
+	BROKER_PACKED,
 	BROKER_STOPPED,
 	BROKER_PARTS,
 };
@@ -33,6 +34,7 @@ enum broker_part {
 /* What one round measured, in us, a second, or MB/s; 0: not measured on this way. */
 struct broker_round {
 	double produce, produce_p99, fetch, fetch_large, empty, empty_rate, end_to_end, bandwidth[BROKER_BENCH_SIZES];
+	double packed[HF_CODECS];                     /* MB/s of records in batches, by codec */
 	double events, events_constant, events_burst; /* mean delays */
 	double rolls, around_rolls, between_rolls;    /* how many; p99.9 of records around them, and of the others */
 	double around_ratio, around_most, between_most;
@@ -79,6 +81,7 @@ int broker_bench_wait_for_all(struct broker_side *side); /* turns until everythi
 double broker_bench_quantile_us(uint32_t *times, unsigned n, double quantile);
 int broker_bench_measure_produce(struct broker_side *side, uint32_t *times, unsigned n, struct broker_round *round);
 int broker_bench_measure_bandwidth(struct broker_side *side, uint32_t bytes, double *mb_s_out);
+int broker_bench_measure_packed(struct broker_side *side, double *mb_s_out); /* of the producer's codec */
 
 /* broker_consume.c; likewise */
 int broker_bench_read_only(struct broker_side *side, unsigned topic, uint32_t bytes); /* from its first record on */

@@ -112,11 +112,13 @@ static void name_topics(struct broker_side *side, const struct broker_task *task
 }
 
 /* In place of the one before, if there is one. batch_records: of its configuration. */
-static int open_producer(struct broker_side *side, const struct broker_task *task, uint32_t batch_records)
+static int open_producer(
+	struct broker_side *side, const struct broker_task *task, uint32_t batch_records, enum hf_codec codec)
 {
 	const struct hf_producer_config config = {.brokers = side->address,
 		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
 		.acks_leader = !task->acks_all,
+		.codec = codec,
 		.batch_records = batch_records};
 
 	hf_producer_close(side->producer);
@@ -155,9 +157,14 @@ static int measure_all(struct bench_meeting *meeting, struct broker_side *side, 
 		rc = broker_bench_measure_rolls(side, round);
 	/* Events are a program's, which lets records gather; what stands above measures single ones. */
 	if (rc == 0 && wanted(task, BROKER_EVENTS))
-		rc = open_producer(side, task, 0);
+		rc = open_producer(side, task, 0, HF_CODEC_NONE);
 	if (rc == 0 && wanted(task, BROKER_EVENTS))
 		rc = broker_bench_measure_events(side, round);
+	for (unsigned codec = 0; rc == 0 && wanted(task, BROKER_PACKED) && codec < HF_CODECS; codec++) {
+		rc = open_producer(side, task, 0, (enum hf_codec)codec);
+		if (rc == 0)
+			rc = broker_bench_measure_packed(side, &round->packed[codec]);
+	}
 	return rc;
 }
 
@@ -187,7 +194,7 @@ int broker_bench_near_side(struct bench_meeting *meeting, void *context)
 	if (rc == 0 && !bench_swap(meeting, true, mine, side.address, sizeof(mine)))
 		rc = -EPIPE;
 	if (rc == 0)
-		rc = open_producer(&side, task, 1);
+		rc = open_producer(&side, task, 1, HF_CODEC_NONE);
 	if (rc == 0)
 		rc = measure_all(meeting, &side, task);
 	close_client(&side, task, rc);
@@ -204,7 +211,7 @@ int broker_bench_at_running(struct broker_task *task)
 	if (rc == 0 && task->node != NULL)
 		rc = hf_node_open(side.loop, task->node, NULL, NULL, &side.node, &side.error);
 	if (rc == 0)
-		rc = open_producer(&side, task, 1);
+		rc = open_producer(&side, task, 1, HF_CODEC_NONE);
 	if (rc == 0)
 		rc = measure_all(NULL, &side, task);
 	close_client(&side, task, rc);
