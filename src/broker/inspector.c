@@ -5,10 +5,9 @@
 #include "base/log.h"
 #include "broker/log/batch_contents.h"
 
-#define LOOP_BYTES        65536u /* that come out on the loop: a fraction of a millisecond */
-#define LOOP_PACKED_BYTES 16384u
-#define FAST_BYTES        (16u << 20)
-#define FAST_THREADS      2u
+#define LOOP_BYTES   65536u /* that come out on the loop: a fraction of a millisecond */
+#define FAST_BYTES   (16u << 20)
+#define FAST_THREADS 2u
 
 void inspector_open(struct inspector *inspector, struct hf_loop *loop)
 {
@@ -95,7 +94,7 @@ bool inspector_begin(struct inspector *inspector, struct inspection *inspection,
 	inspection->inspector = inspector;
 	inspection->work = (struct hf_work){.run = run, .done = was_run};
 	inspection->slow = inspection->abandoned = false;
-	if (packed <= LOOP_PACKED_BYTES && look_on(inspection, LOOP_BYTES))
+	if (packed <= LOOP_BYTES && look_on(inspection, LOOP_BYTES))
 		return true;
 	if (workers_of(inspector, false) == NULL)
 		return look_on(inspection, SIZE_MAX);
