@@ -1,4 +1,5 @@
-/* /smr.json of the node's HTTP server: the replica, its members and the last changes of leader. */
+/* Pages of the node's HTTP server. /smr.json: the replica, its members and the last changes of leader; /ready: whether
+ * clients are served. */
 #include <jansson.h>
 
 #include "node/node.h"
@@ -52,9 +53,46 @@ static void serve(const struct http_request *request, struct http_answer *answer
 	json_decref(json);
 }
 
+/* NULL: clients are served. */
+static const char *why_not_ready(const struct proxy *proxy)
+{
+	struct hf_smr_status status = {.leader = -1};
+	unsigned voters = 0, alive = 0;
+
+	if (proxy->failed || proxy->smr == NULL)
+		return "LOADING the replica or its server is not there";
+	if (proxy->listener == NULL)
+		return "LOADING this member has not all entries yet";
+	hf_smr_status(proxy->smr, &status);
+	for (unsigned i = 0; i < status.member_count; i++) {
+		voters += status.members[i].voter;
+		alive += status.members[i].voter && status.members[i].alive;
+	}
+	if (2 * alive <= voters)
+		return "CLUSTERDOWN this member does not reach a majority of the members";
+	return status.leader < 0 ? "CLUSTERDOWN no leader is known" : NULL;
+}
+
+static void ready(const struct http_request *request, struct http_answer *answer, void *context)
+{
+	const struct proxy *proxy = context;
+	const char *wrong = why_not_ready(proxy);
+	json_t *json = json_pack("{s:s, s:b, s:s}", "node", proxy->node->config.name, "ready", wrong == NULL, "reason",
+		wrong == NULL ? "it serves" : wrong);
+
+	(void)request;
+	answer->status = wrong == NULL ? 200 : 503;
+	answer->type = "application/json";
+	answer->body = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
+	json_decref(json);
+}
+
 int proxy_status_open(struct proxy *proxy, struct hf_error *error)
 {
-	int rc = proxy->node->status.http == NULL ? 0 : http_route(proxy->node->status.http, "/smr.json", serve, proxy);
+	struct http_server *http = proxy->node->status.http;
+	int rc = http == NULL ? 0 : http_route(http, "/smr.json", serve, proxy);
 
+	if (http != NULL && rc == 0)
+		rc = http_route(http, "/ready", ready, proxy);
 	return rc == 0 ? 0 : hf_error_set(error, rc, "/smr.json is served by another proxy of this node already");
 }

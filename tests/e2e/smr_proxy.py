@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """smr_proxy.py PROGRAM - three proxies before three unmodified redis-servers: redis-cli at any of them, leaders killed."""
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -329,6 +330,25 @@ def a_member_is_added_and_leaders_are_removed(directory):
         assert len(it.wait_alike()) == 40
         for arguments in (["add", proxy], ["add", "x", "1", "n", "127.0.0.1:1"], ["remove", proxy, "a b"]):
             program.run(directory, "smr", "members", *arguments, check=2)
+
+
+def a_member_is_ready_while_it_reaches_a_majority(directory):
+    def page(i, path):
+        client = http.client.HTTPConnection(it.hosts[i], 8080, timeout=60)
+        client.request("GET", path)
+        answer = client.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    with _cluster(directory) as it:
+        it.leader()
+        assert all(page(i, "/ready") == (200, {"node": NAMES[i], "ready": True, "reason": "it serves"}) for i in range(3))
+        it.kill(1)
+        it.kill(2)
+        end = time.monotonic() + WAIT_S
+        while page(0, "/ready")[0] != 503:
+            assert time.monotonic() < end, page(0, "/ready")
+            time.sleep(0.02)
+        assert page(0, "/ready")[1]["reason"].startswith("CLUSTERDOWN ") and page(0, "/health")[0] == 200
 
 
 def wrong_configurations_are_refused_in_words(directory):
