@@ -64,6 +64,41 @@ static void a_send_gives_up_when_its_rnr_retries_are_spent(void **state)
 	assert_int_equal(qp_state(pair->b, 0), IBV_QPS_RTS);
 }
 
+/* With a timer of half a second nothing is sent again before it: the first answer ends the qp. */
+static void a_message_without_a_receive_fails_at_once_when_it_has_no_retries(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct recv recv;
+	struct wr wr;
+
+	for (uint32_t qp = 0; qp < 2; qp++) {
+		pair_connect(pair, qp, (struct link_options){.rnr_retry_plus1 = 1, .min_rnr_timer = 31});
+		if (qp == 0)
+			wr_send(&wr, pair->a, 0, 8);
+		else
+			wr_imm(wr_write(&wr, pair->a, pair->b, 0, 0, 8), 9);
+		post(pair->a, qp, &wr, 1);
+		expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+		assert_int_equal(qp_state(pair->a, qp), IBV_QPS_ERR);
+		post_receive(pair->b, qp, recv_into(&recv, pair->b, 0, 64), 2);
+		expect_no_wc(pair, pair->b, RECV_CQ);
+	}
+}
+
+static void a_message_with_a_receive_needs_no_retries(void **state)
+{
+	struct pair *pair = connected_with(state, (struct link_options){.rnr_retry_plus1 = 1});
+	struct recv recv;
+	struct wr wr;
+
+	for (uint64_t id = 0; id < 20; id++) {
+		post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), 100 + id);
+		post(pair->a, 0, wr_send(&wr, pair->a, 0, 8), id);
+		expect_wc(pair, pair->a, SEND_CQ, id, IBV_WC_SUCCESS);
+		expect_wc(pair, pair->b, RECV_CQ, 100 + id, IBV_WC_SUCCESS);
+	}
+}
+
 static void a_send_that_is_too_long_for_its_receive_fails_at_both_ends(void **state)
 {
 	struct pair *pair = connected(state);
@@ -245,6 +280,8 @@ const struct CMUnitTest receive_tests[] = {
 	CONFORMS(wrs_behind_a_waiting_send_do_not_overtake_it),
 	CONFORMS(a_write_with_immediate_waits_for_a_receive_too),
 	CONFORMS(a_send_gives_up_when_its_rnr_retries_are_spent),
+	CONFORMS(a_message_without_a_receive_fails_at_once_when_it_has_no_retries),
+	CONFORMS(a_message_with_a_receive_needs_no_retries),
 	CONFORMS(a_send_that_is_too_long_for_its_receive_fails_at_both_ends),
 	CONFORMS(a_receive_into_memory_that_may_not_be_written_fails_at_both_ends),
 	CONFORMS(the_kth_message_goes_into_the_kth_receive),
