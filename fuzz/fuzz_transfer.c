@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 static void message(const uint8_t *data, size_t bytes)
 {
 	static union wire_message decoded;
-	uint8_t again[WIRE_BYTES_MAX];
+	static uint8_t again[WIRE_BYTES_MAX];
 	enum wire_kind kind;
 
 	if (!wire_decode(data, bytes, &kind, &decoded))

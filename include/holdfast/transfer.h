@@ -52,6 +52,7 @@ struct hf_transfer_config {
 	uint64_t max_timeout_ns;  /* a lane whose slice, a tcp stream whose next byte takes longer ends; 0: 10 s */
 	uint64_t cancel_grace_ns; /* from a cancel until slices in flight are withdrawn; 0: 100 ms */
 	unsigned streams;         /* of tcp to a peer; 0: 2; at most 8 */
+	unsigned max_buffers;     /* that may be registered at a time; 0: 10,000; at most 16,384 */
 	/* A WRITE over a rail completes when a READ behind it on its lane has completed, so that a NIC that dies with
 	 * acknowledged WRITEs loses no completed one. Buffers must permit READs then. */
 	bool confirm_writes;

@@ -30,15 +30,17 @@ struct buffer {
 struct buffers {
 	struct hf_vpd *pd;
 	struct hf_env *env;
-	struct list list;
-	unsigned count;
+	struct list list;        /* in the order of registration */
+	struct buffer **by_addr; /* `count` of them, in order, in room for `most` */
+	unsigned count, most;
 	uint32_t generation; /* changes with the list */
 };
 
-void buffers_init(struct buffers *buffers, struct hf_env *env, struct hf_vpd *pd);
+/* 0, -ENOMEM. `most`: how many there may be. */
+int buffers_init(struct buffers *buffers, struct hf_env *env, struct hf_vpd *pd, unsigned most);
 void buffers_free(struct buffers *buffers);
 
-/* -EEXIST: it overlaps with a registered buffer; -ENOSPC: there are WIRE_BUFFERS_MAX; -EINVAL: it has no bytes. */
+/* -EEXIST: it overlaps with a registered buffer; -ENOSPC: there are `most`; -EINVAL: it has no bytes. */
 int buffers_add(struct buffers *buffers, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error);
 /* The buffer that begins there; NULL. */
 struct buffer *buffers_at(const struct buffers *buffers, const void *addr);

@@ -6,6 +6,7 @@
 
 #include "transfer/slice.h"
 #include "transfer/tcp.h"
+#include "transfer/wire.h"
 
 #define SECOND_NS 1000000000ull
 
@@ -40,7 +41,7 @@ struct transports_section {
 struct file {
 	char node[HF_PATH_BYTES];
 	bool p2p, merge_requests;
-	uint32_t max_failover_attempts;
+	uint32_t max_failover_attempts, max_buffers;
 	enum hf_transfer_fallback fallback;
 	uint64_t lease_ns, cancel_grace_ns;
 	struct transports_section transports;
@@ -129,6 +130,7 @@ static const struct hf_config_key file_keys[] = {
 			"expected \"p2p\": peers tell each other their segments over the control channel; there is no "
 			"other registry"},
 	{"max_failover_attempts", HF_CONFIG_NUMBER, INTO(file, max_failover_attempts), .min = 0, .max = 1000},
+	{"max_buffers", HF_CONFIG_NUMBER, INTO(file, max_buffers), .min = 1, .max = WIRE_BUFFERS_MAX},
 	{"merge_requests", HF_CONFIG_BOOL, INTO(file, merge_requests)},
 	{"fallback", HF_CONFIG_CHOICE, INTO(file, fallback), .choices = fallbacks},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, INTO(file, lease_ns)},
@@ -149,6 +151,7 @@ static const struct hf_config_key file_keys[] = {
 
 static const struct file defaults = {.merge_requests = true,
 	.max_failover_attempts = 3,
+	.max_buffers = 10000,
 	.transports = {.rdma = {.enable = true, .workers = {.max_retry_count = 8, .block_size = 65536}},
 		.shm = {.enable = true, .block_size = 1u << 20},
 		.tcp = {.enable = true, .streams = 2}}};
@@ -178,6 +181,7 @@ static void fill(const struct file *file, struct hf_transfer_file *out)
 			.max_timeout_ns = rdma->max_timeout_ns,
 			.cancel_grace_ns = file->cancel_grace_ns,
 			.streams = file->transports.tcp.streams,
+			.max_buffers = file->max_buffers,
 			.confirm_writes = rdma->confirm_writes,
 			.keep_requests_apart = !file->merge_requests}};
 	for (unsigned i = 0; i < HF_TRANSPORTS; i++)

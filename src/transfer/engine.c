@@ -15,6 +15,7 @@
 #define WINDOW_SLICES      16u
 #define STREAMS            2u
 #define TARGET_STREAMS_MAX 256u
+#define BUFFERS            10000u
 #define FAILOVERS          3
 #define ERROR_THRESHOLD    3u
 #define ERROR_WINDOW_NS    10000000000ull
@@ -151,19 +152,19 @@ static int open_target(struct hf_transfer *engine, const struct hf_transfer_conf
 
 static int open_memory(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
 {
-	int rc;
+	bool rails = hf_node_rails(engine->node) > 0; /* without one: tcp alone */
+	int rc = rails ? hf_vpd_alloc(engine->node, &engine->pd) : 0;
 
-	if (hf_node_rails(engine->node) == 0) { /* tcp alone */
-		buffers_init(&engine->buffers, hf_loop_env(engine->loop), NULL);
+	if (rc == 0)
+		rc = buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd,
+			(unsigned)or_default(config->max_buffers, BUFFERS));
+	if (rc == 0 && !rails)
 		return 0;
-	}
-	rc = hf_vpd_alloc(engine->node, &engine->pd);
 	if (rc == 0)
 		rc = hf_vcq_create(engine->node, 1, engine, &engine->passive_cq);
 	if (rc != 0)
 		return hf_error_set(
 			error, rc, "cannot create the protection domain of the transfer engine: %s", strerror(-rc));
-	buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd);
 	return probe_open(&engine->probe, hf_loop_env(engine->loop), engine->pd,
 		or_default(config->block_bytes, BLOCK_BYTES), error);
 }
@@ -191,9 +192,23 @@ static int check(const struct hf_transfer_config *config, struct hf_error *error
 	if (config->streams > TCP_STREAMS_MAX)
 		return hf_error_set(
 			error, -EINVAL, "streams: %u are too many; at most %u", config->streams, TCP_STREAMS_MAX);
+	if (config->max_buffers > WIRE_BUFFERS_MAX)
+		return hf_error_set(error, -EINVAL, "max_buffers: %u are too many; at most %u", config->max_buffers,
+			WIRE_BUFFERS_MAX);
 	if ((config->block_bytes != 0 && config->block_bytes < BLOCK_BYTES_MIN) ||
 		(config->shm_block_bytes != 0 && config->shm_block_bytes < BLOCK_BYTES_MIN))
 		return hf_error_set(error, -EINVAL, "block_bytes, shm_block_bytes: at least %u", BLOCK_BYTES_MIN);
+	return 0;
+}
+
+static int open_segments(struct hf_transfer *engine, struct hf_error *error)
+{
+	engine->said = calloc(1, sizeof(*engine->said));
+	engine->heard = calloc(1, sizeof(*engine->heard));
+	engine->wire = calloc(1, WIRE_BYTES_MAX);
+	if (engine->said == NULL || engine->heard == NULL || engine->wire == NULL ||
+		segment_init(&engine->own.self.segment, &engine->own.self) != 0)
+		return hf_error_set(error, -ENOMEM, "no memory for the list of buffers");
 	return 0;
 }
 
@@ -232,6 +247,9 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 		rc = open_target(engine, config, error);
 	if (rc == 0) {
 		init_transports(engine, config);
+		rc = open_segments(engine, error);
+	}
+	if (rc == 0) {
 		rc = engine->pd == NULL ? 0 : hf_vqp_serve(node, &engine->service);
 		engine->served = rc == 0 && engine->pd != NULL;
 		if (rc != 0)
@@ -273,6 +291,10 @@ int hf_transfer_close(struct hf_transfer *engine)
 	tcp_target_close(engine->target);
 	probe_close(&engine->probe);
 	buffers_free(&engine->buffers);
+	segment_free(&engine->own.self.segment);
+	free(engine->said);
+	free(engine->heard);
+	free(engine->wire);
 	if (engine->passive_cq != NULL)
 		(void)hf_vcq_destroy(engine->passive_cq);
 	if (engine->pd != NULL)

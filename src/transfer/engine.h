@@ -44,7 +44,8 @@ struct hf_transfer {
 	struct owner_context owners;
 	struct metrics metrics;
 	struct list peers;
-	union wire_message said, heard; /* the last segment; too large for the stack */
+	union wire_message *said, *heard; /* the last segment; too large for the stack */
+	uint8_t *wire;                    /* its bytes, WIRE_BYTES_MAX */
 	unsigned batches;
 	struct hf_poller poller;
 	struct hf_timer timer;

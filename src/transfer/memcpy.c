@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "env/fault.h"
 #include "transfer/buffers.h"
 #include "transfer/slice.h"
 
@@ -39,9 +40,21 @@ void memcpy_transport_init(
 	own->transport = (struct transport){.ops = &memcpy_ops, .kind = HF_TRANSPORT_MEMCPY};
 	own->loop = loop;
 	own->block_bytes = block_bytes;
-	own->self.segment.peer = &own->self;
 	own->self.engine = engine;
 	list_init(&own->jobs);
+}
+
+struct move {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t bytes;
+};
+
+static void move(void *context)
+{
+	const struct move *move = context;
+
+	memmove(move->to, move->from, move->bytes);
 }
 
 bool memcpy_turn(struct memcpy_transport *own)
@@ -49,6 +62,7 @@ bool memcpy_turn(struct memcpy_transport *own)
 	struct slice_job *job;
 	const struct task_request *request;
 	struct slice *slice;
+	struct move bytes;
 	uint8_t *there, *here;
 
 	if (list_empty(&own->jobs))
@@ -59,9 +73,14 @@ bool memcpy_turn(struct memcpy_transport *own)
 	here = request->source + slice->range.begin;
 	there = request->target->addr + (request->offset - (uintptr_t)request->target->addr) + slice->range.begin;
 	if (request->opcode == HF_TRANSFER_WRITE)
-		memmove(there, here, slice->range.end - slice->range.begin);
+		bytes = (struct move){.to = there, .from = here, .bytes = slice->range.end - slice->range.begin};
 	else
-		memmove(here, there, slice->range.end - slice->range.begin);
-	slice_done(slice);
+		bytes = (struct move){.to = here, .from = there, .bytes = slice->range.end - slice->range.begin};
+	if (fault_try(move, &bytes)) {
+		slice_done(slice);
+		return true;
+	}
+	slice_job_fail(job); /* the program has unmapped the memory */
+	slice_back(slice);
 	return true;
 }

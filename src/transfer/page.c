@@ -53,7 +53,7 @@ static json_t *peer_json(const struct peer *peer, uint64_t now_ns)
 		streams += peer->tcp.lines[i].state == TCP_LINE_OPEN;
 	return json_pack("{s:s, s:b, s:o, s:o, s:{s:i, s:I}}", "peer",
 		peer->node_peer == NULL ? "" : hf_peer_name(peer->node_peer), "up", peer->node_peer != NULL, "segment",
-		segment_json(&peer->segment.view), "rails", rails, "tcp", "streams", (int)streams, "bytes",
+		segment_json(peer->segment.view), "rails", rails, "tcp", "streams", (int)streams, "bytes",
 		(json_int_t)peer->tcp.bytes);
 }
 
@@ -81,7 +81,7 @@ static void answer_page(const struct http_request *request, struct http_answer *
 	list_for_each (at, &engine->peers)
 		json_array_append_new(peers, peer_json(container_of(at, struct peer, link), now_ns));
 	root = json_pack("{s:s, s:i, s:o, s:o, s:o}", "node", engine->node->config.name, "batches",
-		(int)engine->batches, "segment", segment_json(&engine->own.self.segment.view), "peers", peers,
+		(int)engine->batches, "segment", segment_json(engine->own.self.segment.view), "peers", peers,
 		"failovers", failovers_json(&engine->owners));
 	answer->type = "application/json";
 	answer->body = root == NULL ? NULL : json_dumps(root, JSON_COMPACT);

@@ -5,15 +5,8 @@
 #include <holdfast/node.h>
 
 #include "transfer/rdma.h"
+#include "transfer/segment.h"
 #include "transfer/tcp.h"
-#include "transfer/wire.h"
-
-/* The peer's registered buffers, by its last message. */
-struct hf_segment {
-	struct peer *peer;
-	struct wire_segment view; /* incarnation 0: no message yet */
-	bool opened;              /* by the caller, which may name it */
-};
 
 struct peer {
 	struct list link;
@@ -38,9 +31,5 @@ unsigned peer_transports(const struct peer *peer);
 
 /* Whether all slices that are under way to the peer are of buffers that its segment has. */
 bool peer_is_released(const struct peer *peer);
-bool peer_segment_has(const struct hf_segment *segment, uint64_t key);
-
-/* The buffer of the segment that holds all of [offset, offset + length), which are addresses there; -1: none. */
-int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);
 
 #endif

@@ -7,26 +7,6 @@
 #include "node/peer.h"
 #include "transfer/say.h"
 
-int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
-{
-	for (unsigned i = 0; i < segment->view.count; i++) {
-		const struct wire_buffer *buffer = &segment->view.buffers[i];
-
-		if (offset >= buffer->addr && length <= buffer->bytes &&
-			offset - buffer->addr <= buffer->bytes - length)
-			return (int)i;
-	}
-	return -1;
-}
-
-bool peer_segment_has(const struct hf_segment *segment, uint64_t key)
-{
-	for (unsigned i = 0; i < segment->view.count; i++)
-		if (segment->view.buffers[i].key == key)
-			return true;
-	return false;
-}
-
 bool peer_is_released(const struct peer *peer)
 {
 	return rdma_peer_is_released(&peer->rails[0]) && rdma_peer_is_released(&peer->rails[1]) &&
@@ -42,7 +22,7 @@ unsigned peer_transports(const struct peer *peer)
 		if (hf_peer_rail(peer->node_peer, i) != HF_RAIL_PEER)
 			common |= 1u << i;
 	return (unsigned)((common & engine->shm.rails) != 0) + (unsigned)((common & engine->rdma.rails) != 0) +
-	       (unsigned)(engine->target != NULL && peer->segment.view.tcp_family != 0);
+	       (unsigned)(engine->target != NULL && peer->segment.view->tcp_family != 0);
 }
 
 static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_peer)
@@ -54,7 +34,11 @@ static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_pee
 
 void peers_tell_segment(struct hf_transfer *engine)
 {
-	say_describe_segment(engine, &engine->own.self.segment.view);
+	say_describe_segment(engine, &engine->said->segment);
+	if (segment_set(&engine->own.self.segment, &engine->said->segment) != 0)
+		log_error("transfer: no memory for the list of %u own buffers: copies within the engine use the one "
+			  "before",
+			engine->buffers.count);
 	list_for_each (at, &engine->peers) {
 		struct peer *peer = container_of(at, struct peer, link);
 
@@ -68,7 +52,7 @@ static bool tell_released(struct peer *peer)
 	if (!peer->owes_release || peer->node_peer == NULL || !peer_is_released(peer))
 		return false;
 	peer->owes_release = false;
-	say_released(peer, peer->segment.view.generation);
+	say_released(peer, peer->segment.view->generation);
 	return true;
 }
 
@@ -79,13 +63,13 @@ static void on_open(struct hf_channel *channel, struct hf_peer *node_peer, void 
 	struct hf_transfer *engine = context;
 	struct peer *peer = calloc(1, sizeof(*peer));
 
-	if (peer == NULL) {
+	if (peer == NULL || segment_init(&peer->segment, peer) != 0) {
+		free(peer);
 		log_error("transfer: no memory for peer %s: nothing is transferred to it", hf_peer_name(node_peer));
 		return;
 	}
 	peer->engine = engine;
 	peer->node_peer = node_peer;
-	peer->segment.peer = peer;
 	peer->first_epoch = engine->tcp.next_epoch;
 	list_init(&peer->unsaid);
 	rdma_peer_init(&peer->rails[0], &engine->shm, peer);
@@ -100,7 +84,11 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 {
 	struct hf_transfer *engine = peer->engine;
 
-	peer->segment.view = *segment;
+	if (segment_set(&peer->segment, segment) != 0) {
+		log_error("transfer: no memory for the list of the %u buffers of peer %s: requests to new ones fail",
+			segment->count, hf_peer_name(peer->node_peer));
+		return;
+	}
 	peer->owes_release = true;
 	if (segment->first_epoch - 1 > peer->fenced_epoch)
 		peer->fenced_epoch = segment->first_epoch - 1;
@@ -115,7 +103,7 @@ static void hear_fence(struct peer *peer, uint32_t epoch)
 	if (epoch > peer->fenced_epoch)
 		peer->fenced_epoch = epoch;
 	if (peer->engine->target != NULL)
-		answered = tcp_target_fence(peer->engine->target, peer->segment.view.incarnation, epoch);
+		answered = tcp_target_fence(peer->engine->target, peer->segment.view->incarnation, epoch);
 	say_fenced(peer, epoch, answered);
 }
 
@@ -123,7 +111,7 @@ static void on_message(
 	struct hf_channel *channel, struct hf_peer *node_peer, const void *data, size_t bytes, void *context)
 {
 	struct hf_transfer *engine = context;
-	union wire_message *message = &engine->heard;
+	union wire_message *message = engine->heard;
 	struct peer *peer = peer_of(channel, node_peer);
 	enum wire_kind kind;
 
@@ -155,6 +143,7 @@ static void free_unless_opened(struct peer *peer)
 	if (peer->segment.opened || peer->leaving || peer->node_peer != NULL)
 		return;
 	list_remove(&peer->link);
+	segment_free(&peer->segment);
 	free(peer);
 }
 
@@ -170,8 +159,8 @@ static void leave(struct peer *peer)
 {
 	struct hf_transfer *engine = peer->engine;
 
-	if (engine->target != NULL && peer->segment.view.incarnation != 0)
-		tcp_target_end(engine->target, peer->segment.view.incarnation);
+	if (engine->target != NULL && peer->segment.view->incarnation != 0)
+		tcp_target_end(engine->target, peer->segment.view->incarnation);
 	say_nothing_more(peer);
 	peer->over_ns = peer_lease_over_ns(peer->node_peer);
 	peer->node_peer = NULL;
@@ -214,7 +203,7 @@ static const struct peer *find(const struct hf_transfer *engine, uint64_t incarn
 	list_for_each (at, &engine->peers) {
 		const struct peer *peer = container_of(at, struct peer, link);
 
-		if (peer->node_peer != NULL && peer->segment.view.incarnation == incarnation)
+		if (peer->node_peer != NULL && peer->segment.view->incarnation == incarnation)
 			return peer;
 	}
 	return NULL;

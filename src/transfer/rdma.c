@@ -88,7 +88,7 @@ static bool is_reachable(const struct rdma_peer *rails, unsigned rail)
 {
 	const struct hf_peer *peer = rails->peer->node_peer;
 
-	if (peer == NULL || rails->peer->segment.view.incarnation == 0)
+	if (peer == NULL || rails->peer->segment.view->incarnation == 0)
 		return false;
 	switch (hf_peer_rail(peer, rail)) {
 	case HF_RAIL_UP:
@@ -136,17 +136,17 @@ void rdma_peer_close(struct rdma_peer *rails)
 }
 
 /* Where the bytes of a slice lie at the peer: the buffer may have gone since the request was checked. */
-static bool find_target(const struct peer *peer, struct slice *slice, struct lane_target *target_out)
+static bool find_target(struct peer *peer, struct slice *slice, struct lane_target *target_out)
 {
 	const struct task_request *request = slice->job->above->request;
-	int buffer = peer_segment_buffer(&peer->segment, request->offset, request->length);
+	int buffer = segment_buffer(&peer->segment, request->offset, request->length);
 
 	if (buffer < 0)
 		return false;
-	slice->key = peer->segment.view.buffers[buffer].key;
-	slice->generation = peer->segment.view.generation;
+	slice->key = peer->segment.view->buffers[buffer].key;
+	slice->generation = peer->segment.view->generation;
 	*target_out = (struct lane_target){.addr = request->offset + slice->range.begin,
-		.rkey = peer->segment.view.buffers[buffer].rkey,
+		.rkey = peer->segment.view->buffers[buffer].rkey,
 		.lkey = request->local->mr->lkey};
 	return true;
 }
@@ -229,7 +229,7 @@ bool rdma_peer_is_released(const struct rdma_peer *rails)
 		if ((rails->made & 1u << i) == 0)
 			continue;
 		list_for_each (at, &rails->lanes[i].out)
-			if (!peer_segment_has(&rails->peer->segment, container_of(at, struct slice, link)->key))
+			if (!segment_has(&rails->peer->segment, container_of(at, struct slice, link)->key))
 				return false;
 	}
 	return true;
@@ -237,7 +237,7 @@ bool rdma_peer_is_released(const struct rdma_peer *rails)
 
 bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 {
-	const struct wire_probe *from = &rails->peer->segment.view.probe;
+	const struct wire_probe *from = &rails->peer->segment.view->probe;
 	bool busy = false;
 
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {

@@ -11,7 +11,7 @@ int hf_transfer_open_segment(
 	struct peer *peer = hf_channel_peer_context(engine->channel, node_peer);
 
 	*segment_out = NULL;
-	if (peer == NULL || peer->node_peer == NULL || peer->segment.view.incarnation == 0)
+	if (peer == NULL || peer->node_peer == NULL || peer->segment.view->incarnation == 0)
 		return hf_error_set(
 			error, -EAGAIN, "peer %s has not sent its registered buffers yet", hf_peer_name(node_peer));
 	if (engine->fallback == HF_FALLBACK_REQUIRED && peer_transports(peer) < 2)
@@ -45,10 +45,10 @@ struct hf_segment *hf_transfer_own_segment(struct hf_transfer *engine)
 
 bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out)
 {
-	if (i >= segment->view.count)
+	if (i >= segment->view->count)
 		return false;
-	*addr_out = segment->view.buffers[i].addr;
-	*bytes_out = segment->view.buffers[i].bytes;
+	*addr_out = segment->view->buffers[i].addr;
+	*bytes_out = segment->view->buffers[i].bytes;
 	return true;
 }
 
@@ -99,7 +99,7 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 	struct buffer *local = buffers_holding(&engine->buffers, request->source, request->length);
 	unsigned needed = request->opcode == HF_TRANSFER_WRITE ? HF_TRANSFER_REMOTE_WRITE : HF_TRANSFER_REMOTE_READ;
 	unsigned permission;
-	int remote = peer_segment_buffer(request->segment, request->target_offset, request->length);
+	int remote = segment_buffer(request->segment, request->target_offset, request->length);
 
 	if (request->length == 0)
 		return hf_error_set(error, -EINVAL, "request %u: it has no bytes", i);
@@ -111,7 +111,7 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 		return hf_error_set(error, -EINVAL, "request %u: no buffer of the segment holds its target", i);
 	if (overlaps(engine, request))
 		return hf_error_set(error, -EINVAL, "request %u: its source and its target overlap", i);
-	permission = request->segment->view.buffers[remote].permission;
+	permission = request->segment->view->buffers[remote].permission;
 	if ((permission & needed) == 0)
 		return hf_error_set(
 			error, -EINVAL, "request %u: the peer does not permit this access to that buffer", i);
@@ -129,7 +129,7 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 		.local = local,
 		.target = request->segment == &engine->own.self.segment
 				  ? buffers_at(&engine->buffers,
-					    (void *)(uintptr_t)request->segment->view.buffers[remote].addr)
+					    (void *)(uintptr_t)request->segment->view->buffers[remote].addr)
 				  : NULL,
 		.remote = (uint32_t)remote};
 	return 0;

@@ -3,7 +3,9 @@
 #include "transfer/say.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "transfer/engine.h"
@@ -18,7 +20,9 @@ struct unsaid {
 
 void say_describe_segment(struct hf_transfer *engine, struct wire_segment *segment)
 {
-	*segment = (struct wire_segment){.incarnation = engine->incarnation, .probe = probe_describe(&engine->probe)};
+	memset(segment, 0, offsetof(struct wire_segment, buffers));
+	segment->incarnation = engine->incarnation;
+	segment->probe = probe_describe(&engine->probe);
 	buffers_describe(&engine->buffers, segment);
 	if (engine->target != NULL) {
 		struct hf_addr addr = tcp_target_addr(engine->target);
@@ -29,8 +33,8 @@ void say_describe_segment(struct hf_transfer *engine, struct wire_segment *segme
 
 static int send_now(struct peer *peer, const struct unsaid *unsaid)
 {
-	union wire_message *message = &peer->engine->said;
-	uint8_t bytes[WIRE_BYTES_MAX];
+	union wire_message *message = peer->engine->said;
+	uint8_t *bytes = peer->engine->wire;
 
 	if (unsaid->kind == WIRE_SEGMENT) {
 		say_describe_segment(peer->engine, &message->segment);

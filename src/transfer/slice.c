@@ -115,7 +115,7 @@ void slice_back(struct slice *slice)
 
 bool slice_refreshes(struct slice *slice)
 {
-	if (slice->refreshed || slice->generation == slice->job->above->request->segment->view.generation)
+	if (slice->refreshed || slice->generation == slice->job->above->request->segment->view->generation)
 		return false;
 	slice->refreshed = true;
 	return true;

@@ -174,7 +174,7 @@ static bool tcp_reaches(struct transport *transport, const struct task_request *
 	const struct peer *peer = request->segment->peer;
 
 	(void)transport;
-	return peer->node_peer != NULL && peer->segment.view.tcp_family != 0 && peer->tcp.failures < FAILURES_MOST;
+	return peer->node_peer != NULL && peer->segment.view->tcp_family != 0 && peer->tcp.failures < FAILURES_MOST;
 }
 
 static enum transport_answer tcp_submit(struct transport *transport, struct transport_job *above)
@@ -263,7 +263,7 @@ void tcp_peer_close(struct tcp_peer *tcp_peer)
 static bool open_line(struct tcp_line *line, uint64_t now_ns)
 {
 	struct tcp_transport *tcp = line->peer->transport;
-	const struct wire_segment *view = &line->peer->peer->segment.view;
+	const struct wire_segment *view = line->peer->peer->segment.view;
 	struct tcp_header hello = tcp_stream_hello(tcp->incarnation, view->incarnation, tcp->next_epoch++);
 	struct hf_addr target;
 
@@ -280,10 +280,10 @@ static bool open_line(struct tcp_line *line, uint64_t now_ns)
 
 static bool send_one(struct tcp_line *line)
 {
-	const struct wire_segment *view = &line->peer->peer->segment.view;
+	const struct wire_segment *view = line->peer->peer->segment.view;
 	struct slice_job *job = container_of(line->peer->jobs.next, struct slice_job, link);
 	const struct task_request *request = job->above->request;
-	int buffer = peer_segment_buffer(&line->peer->peer->segment, request->offset, request->length);
+	int buffer = segment_buffer(&line->peer->peer->segment, request->offset, request->length);
 	struct tcp_sent *sent = calloc(1, sizeof(*sent));
 	struct slice *slice;
 
@@ -329,7 +329,7 @@ bool tcp_peer_is_released(const struct tcp_peer *tcp_peer)
 		if (line->state == TCP_LINE_CLOSED)
 			continue;
 		list_for_each (at, &line->stream.out)
-			if (!peer_segment_has(&tcp_peer->peer->segment,
+			if (!segment_has(&tcp_peer->peer->segment,
 				    sent_of(container_of(at, struct tcp_slice, link))->slice->key))
 				return false;
 	}

@@ -15,8 +15,8 @@
 
 #include <holdfast/transfer.h>
 
-#define WIRE_BUFFERS_MAX 256u
-#define WIRE_BYTES_MAX   16384u
+#define WIRE_BUFFERS_MAX 16384u
+#define WIRE_BYTES_MAX   (480u << 10) /* a message of a channel has up to 1 MiB */
 #define PROBE_BYTES_MAX  (1u << 20)
 
 enum wire_kind {
@@ -47,7 +47,7 @@ struct wire_segment {
 	uint16_t tcp_port;
 	uint8_t tcp_host[16];
 	uint16_t count;
-	struct wire_buffer buffers[WIRE_BUFFERS_MAX];
+	struct wire_buffer buffers[WIRE_BUFFERS_MAX]; /* the rest is not there where a segment is kept (segment.h) */
 };
 
 struct wire_fence { /* FENCE, FENCED */

@@ -44,16 +44,16 @@
 #include "dev/shm/bitmap.h"
 
 #define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
-#define SEGMENT_VERSION 5u
+#define SEGMENT_VERSION 6u
 
-#define MR_SLOTS  4096u
+#define MR_SLOTS  16384u
 #define CQ_SLOTS  512u
 #define SRQ_SLOTS 256u
 #define RD_ATOMIC 16u
 #define MAX_SGE   16u
 
 /* The low bits of a key or qp number are the index of its entry, the rest is random or a count. */
-#define SLOT_BITS    12
+#define SLOT_BITS    14
 #define SLOT_MASK    ((1u << SLOT_BITS) - 1)
 #define QP_SLOT_BITS 13
 #define QP_SLOT_MASK ((1u << QP_SLOT_BITS) - 1)

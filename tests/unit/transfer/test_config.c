@@ -32,6 +32,7 @@ static void the_least_file_has_the_defaults_of_tent(void **state)
 	assert_int_equal(file.engine.block_bytes, 65536);
 	assert_int_equal(file.engine.shm_block_bytes, 1 << 20);
 	assert_int_equal(file.engine.max_retry_count, 8);
+	assert_int_equal(file.engine.max_buffers, 10000);
 	assert_int_equal(file.engine.transports_off, 0);
 	assert_false(file.engine.keep_requests_apart);
 }
@@ -40,6 +41,7 @@ static void every_key_goes_where_it_belongs(void **state)
 {
 	static const char text[] =
 		"{\"node\": \"/etc/n.json\", \"metadata_type\": \"p2p\", \"max_failover_attempts\": 0,"
+		" \"max_buffers\": 16384,"
 		" \"merge_requests\": false, \"fallback\": \"required\", \"lease_ms\": 900, \"cancel_grace_ms\": 20,"
 		" \"transports\": {"
 		"  \"rdma\": {\"enable\": false, \"max_timeout_ns\": 2000000000, \"rail_error_threshold\": 5,"
@@ -58,6 +60,7 @@ static void every_key_goes_where_it_belongs(void **state)
 	assert_int_equal(file.engine.max_failover_attempts, -1);
 	assert_true(file.engine.keep_requests_apart);
 	assert_int_equal(file.engine.fallback, HF_FALLBACK_REQUIRED);
+	assert_int_equal(file.engine.max_buffers, 16384);
 	assert_int_equal(file.engine.lease_ns, SECOND * 9 / 10);
 	assert_int_equal(file.engine.cancel_grace_ns, SECOND / 50);
 	assert_int_equal(file.engine.max_timeout_ns, 2 * SECOND);

@@ -552,7 +552,7 @@ static void a_program_error_blames_no_rail_and_fails_no_other_task(void **state)
 	hf_transfer_counters(f.a.engine, &before);
 	fill(f.a.memory);
 	peer = container_of(f.segment, struct peer, segment);
-	view = &peer->segment.view.buffers[1];
+	view = &peer->segment.view->buffers[1];
 	assert_int_equal(view->addr, (uintptr_t)second);
 	view->rkey ^= 0x5a5a;
 	wrong = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
@@ -595,15 +595,15 @@ static void a_task_waits_for_tcp_where_nothing_else_reaches_the_peer(void **stat
 	for (unsigned i = 0; i < 50; i++)
 		turn(&f);
 	peer = container_of(f.segment, struct peer, segment);
-	port = peer->segment.view.tcp_port;
-	peer->segment.view.tcp_port = 1; /* nothing listens there */
+	port = peer->segment.view->tcp_port;
+	peer->segment.view->tcp_port = 1; /* nothing listens there */
 	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
 	while (status == HF_TRANSFER_PENDING && peer->tcp.lines[0].backoff_ns < SECOND / 2) {
 		turn(&f);
 		status = hf_transfer_batch_status(f.batch);
 	}
 	assert_int_equal(status, HF_TRANSFER_PENDING);
-	peer->segment.view.tcp_port = port;
+	peer->segment.view->tcp_port = port;
 	settle(&f);
 	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
 	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
@@ -622,7 +622,7 @@ static void a_task_that_tcp_cannot_carry_fails_in_time(void **state)
 	pair_cut(&f.pair, 1, false);
 	for (unsigned i = 0; i < 50; i++)
 		turn(&f);
-	container_of(f.segment, struct peer, segment)->segment.view.tcp_port = 1;
+	container_of(f.segment, struct peer, segment)->segment.view->tcp_port = 1;
 	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
 	settle(&f);
 	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
