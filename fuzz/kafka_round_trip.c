@@ -13,11 +13,12 @@ static void look(const struct codec_message *of, int16_t version, const uint8_t 
 	struct codec_arena arena, room;
 	void *first = calloc(1, of->root->bytes), *second = calloc(1, of->root->bytes);
 	uint8_t *once, *twice;
-	size_t n, m;
+	size_t n, m, used;
 
 	codec_arena_init(&arena, ARENA_BYTES);
-	if (codec_decode(of, version, data, bytes, &arena, first, NULL) == CODEC_OK) {
-		ensure(arena.taken <= ARENA_BYTES);
+	/* As broker and clients do: bytes behind it are ignored. */
+	if (codec_decode(of, version, data, bytes, &arena, first, &used) == CODEC_OK) {
+		ensure(arena.taken <= ARENA_BYTES && used <= bytes);
 		codec_arena_init(&room, ARENA_BYTES * 16);
 		n = codec_encode(of, version, first, &room, 0, &once, NULL);
 		ensure(codec_decode(of, version, once, n, &room, second, NULL) == CODEC_OK);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define FIRST_WITH_NOT_AVAILABLE 5 /* version */
+
 enum list_offsets_time { LATEST = -1, EARLIEST = -2, MAX_TIMESTAMP = -3 };
 
 typedef struct kafka_list_offsets_request_list_offsets_partition asked;
@@ -28,13 +30,15 @@ struct searches {
 	struct search **looks; /* those of `at` with a batch, for the inspection */
 };
 
-static void answer_offset(
-	const struct partition *partition, const asked *from, int64_t offset, int64_t timestamp_ms, listed *to)
+static void answer_offset(const struct request *request, const struct partition *partition, const asked *from,
+	int64_t offset, int64_t timestamp_ms, listed *to)
 {
 	bool behind_hw = from->timestamp != EARLIEST && offset >= partition->hw;
 
+	/* It may have been acknowledged (R-B16). Older versions have another error that clients retry. */
 	if (behind_hw && partition->hw < partition->epoch_start)
-		to->error_code = KAFKA_OFFSET_NOT_AVAILABLE; /* it may have been acknowledged (R-B16) */
+		to->error_code = request->version < FIRST_WITH_NOT_AVAILABLE ? KAFKA_LEADER_NOT_AVAILABLE
+									     : KAFKA_OFFSET_NOT_AVAILABLE;
 	if (to->error_code != KAFKA_NONE || (behind_hw && from->timestamp != LATEST))
 		return;
 	to->offset = offset;
@@ -85,7 +89,8 @@ static bool search_goes_on(struct request *request, struct search *search)
 	}
 	search->to->error_code = (int16_t)error;
 	if (error == KAFKA_NONE)
-		answer_offset(partition, search->from, search->found.offset, search->found.timestamp_ms, search->to);
+		answer_offset(
+			request, partition, search->from, search->found.offset, search->found.timestamp_ms, search->to);
 	return false;
 }
 
@@ -195,8 +200,8 @@ static void answer_partition(struct searches *searches, struct codec_string topi
 	if (partition == NULL)
 		return;
 	if (from->timestamp == LATEST || from->timestamp == EARLIEST) {
-		answer_offset(partition, from, from->timestamp == LATEST ? partition->hw : partition->log->start_offset,
-			-1, to);
+		answer_offset(request, partition, from,
+			from->timestamp == LATEST ? partition->hw : partition->log->start_offset, -1, to);
 		return;
 	}
 	if (from->timestamp < MAX_TIMESTAMP) {

@@ -307,6 +307,8 @@ static void offset_answered(struct kafka_call *call, const void *response)
 	is_over = true;
 }
 
+static int16_t version_of_list = 7;
+
 static void check_offset(int64_t timestamp_ms, enum kafka_error error, int64_t offset)
 {
 	struct kafka_list_offsets_request_list_offsets_partition partition = {
@@ -316,7 +318,7 @@ static void check_offset(int64_t timestamp_ms, enum kafka_error error, int64_t o
 	const struct kafka_list_offsets_request request = {.replica_id = -1, .topics = {&topic, 1}};
 	struct kafka_call call = {.done = offset_answered};
 
-	ask(&call, KAFKA_LIST_OFFSETS, 7, &request);
+	ask(&call, KAFKA_LIST_OFFSETS, version_of_list, &request);
 	assert_int_equal(listed.error_code, error);
 	assert_int_equal(listed.offset, offset);
 }
@@ -340,6 +342,9 @@ static void a_time_is_found_below_the_hw(void **state)
 		partition->epoch_start = 1;
 		check_offset(times[i], KAFKA_OFFSET_NOT_AVAILABLE, -1);
 		check_offset(LATEST, KAFKA_OFFSET_NOT_AVAILABLE, -1);
+		version_of_list = 4; /* has not that error */
+		check_offset(LATEST, KAFKA_LEADER_NOT_AVAILABLE, -1);
+		version_of_list = 7;
 		partition->hw = 1;
 		check_offset(times[i], KAFKA_NONE, 0);
 		check_offset(LATEST, KAFKA_NONE, 1);
