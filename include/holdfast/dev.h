@@ -22,6 +22,7 @@
  *   D7  Atomicity: with each other, other NICs and CPU atomics (HF_DEV_ATOMIC_GLOBAL), or within one HCA only.
  *   D8  Events: port up and down, qp fatal, last wqe reached, cq error. A port can be down without any completion.
  *   D9  Lease: a request that reaches a qp after the qp's lease does not execute (HF_DEV_LEASE).
+ *   D10 Registered memory that its owner takes away ends no process: what reaches it executes, or fails.
  *
  * Threads: a device and its objects belong to one thread, but hf_cq_poll, post and hf_dev_poll may be called by
  * different threads when no two work on the same qp, cq or srq at once; a poll works on the qps that complete there.

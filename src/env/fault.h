@@ -18,6 +18,9 @@ void fault_catch(void);
  * that is not there or may not be accessed so, and was left in the middle. About 10 ns; nests. */
 bool fault_try(void (*access)(void *context), void *context);
 
+/* Where the last fault_try of this thread that failed met it; NULL: unknown. */
+const void *fault_place(void);
+
 /* Whether all of the memory is mapped for reading, and for writing if `writes`. Reads /proc/self/maps. 0, -EFAULT,
  * -EACCES: it may not be written. */
 int fault_check(const void *addr, size_t bytes, bool writes);

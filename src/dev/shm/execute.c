@@ -7,6 +7,7 @@
 #include "dev/shm/shm.h"
 #include "dev/shm/cursor.h"
 #include "dev/qp_rules.h"
+#include "env/fault.h"
 
 #include <string.h>
 
@@ -268,22 +269,73 @@ static inline __attribute__((always_inline)) enum wr_outcome check(
 	return WR_DONE;
 }
 
+/* A copy between mappings, which meets a file that was truncated, or local memory that was unmapped, as a fault. */
+struct copy {
+	struct shm_qp *qp;
+	const struct region *region;
+	uint64_t offset;
+	struct cursor *cursor;
+	uint32_t bytes;
+	enum wr_outcome outcome;
+};
+
+static void store_mapped(void *context)
+{
+	struct copy *copy = context;
+	const struct region *region = copy->region;
+
+	if (region->guarded || copy->qp->guarded)
+		copy->outcome = reach_store(copy->qp, region, copy->offset, copy->cursor, copy->bytes);
+	else
+		copy_sges(copy->cursor, region->at + copy->offset, copy->bytes, true);
+}
+
+static void load_mapped(void *context)
+{
+	struct copy *copy = context;
+
+	copy_sges(copy->cursor, copy->region->at + copy->offset, copy->bytes, false);
+}
+
+/* Whose memory was not there: that of the cursor, or the peer's. `place` NULL: only the kernel has met it. */
+static enum wr_outcome missing(struct cursor cursor, size_t bytes, const void *place, bool written)
+{
+	while (bytes > 0) {
+		size_t part;
+		const uint8_t *at = cursor_at(&cursor, bytes, &part);
+
+		if (place != NULL ? (uintptr_t)place - (uintptr_t)at < part : fault_check(at, part, written) != 0)
+			return WR_NO_LOCAL;
+		bytes -= part;
+		cursor_pass(&cursor, part);
+	}
+	return WR_FAILED;
+}
+
 static inline enum wr_outcome store(
 	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *from, uint32_t bytes)
 {
-	if (region->guarded || qp->guarded)
-		return reach_store(qp, region, offset, from, bytes);
-	copy_sges(from, region->at + offset, bytes, true);
-	return WR_DONE;
+	struct copy copy = {.qp = qp, .region = region, .offset = offset, .cursor = from, .bytes = bytes};
+	const struct cursor begin = *from;
+
+	if (region->at == NULL)
+		copy.outcome = reach_store(qp, region, offset, from, bytes);
+	else if (!fault_try(store_mapped, &copy))
+		return missing(begin, bytes, fault_place(), false);
+	return copy.outcome == WR_FAILED ? missing(begin, bytes, NULL, false) : copy.outcome;
 }
 
 static inline enum wr_outcome load(
 	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *to, uint32_t bytes)
 {
+	struct copy copy = {.qp = qp, .region = region, .offset = offset, .cursor = to, .bytes = bytes};
+	const struct cursor begin = *to;
+
 	if (region->at == NULL)
-		return reach_load(qp, region, offset, to, bytes);
-	copy_sges(to, region->at + offset, bytes, false);
-	return WR_DONE;
+		copy.outcome = reach_load(qp, region, offset, to, bytes);
+	else if (!fault_try(load_mapped, &copy))
+		return missing(begin, bytes, fault_place(), true);
+	return copy.outcome == WR_FAILED ? missing(begin, bytes, NULL, true) : copy.outcome;
 }
 
 /* Behind the data. */
@@ -296,6 +348,10 @@ static inline enum wr_outcome end_with_footer(struct shm_qp *qp, const struct sq
 static enum wr_outcome give_up(struct shm_qp *qp, struct sqe *sqe, enum wr_outcome outcome)
 {
 	op_abort(qp);
+	if (outcome == WR_NO_LOCAL) {
+		sqe->status = IBV_WC_LOC_PROT_ERR;
+		return WR_FAILED;
+	}
 	return outcome == WR_FAILED ? nak(qp, sqe, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR) : outcome;
 }
 
@@ -418,6 +474,24 @@ bool execute_read_again(struct shm_qp *qp, struct sqe *sqe)
 
 /* ---- atomics ---- */
 
+struct atomic {
+	struct sqe *sqe;
+	_Atomic uint64_t *word;
+};
+
+static void change(void *context)
+{
+	const struct atomic *atomic = context;
+	struct sqe *sqe = atomic->sqe;
+
+	if (sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		sqe->original = atomic_fetch_add(atomic->word, sqe->compare_add);
+	} else {
+		sqe->original = sqe->compare_add;
+		atomic_compare_exchange_strong(atomic->word, &sqe->original, sqe->swap);
+	}
+}
+
 static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
 {
 	struct atomic_result *result;
@@ -438,12 +512,8 @@ static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
 		return WR_NO_ANSWER;
 	if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_ATOMIC)) != WR_DONE)
 		return outcome;
-	if (sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		sqe->original = atomic_fetch_add(word, sqe->compare_add);
-	} else {
-		sqe->original = sqe->compare_add;
-		atomic_compare_exchange_strong(word, &sqe->original, sqe->swap);
-	}
+	if (!fault_try(change, &(struct atomic){.sqe = sqe, .word = word}))
+		return give_up(qp, sqe, WR_FAILED);
 	n = atomic_load_explicit(&qp->remote->atomics, memory_order_relaxed);
 	result = &qp->remote->results[n % RD_ATOMIC];
 	atomic_store_explicit(&result->psn, psn, memory_order_relaxed);
@@ -567,10 +637,12 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 		outcome = scatter(qp, &receive, sqe->done, &from, bytes);
 		if (outcome == WR_FAILED)
 			return fail_receive(qp, sqe, slot, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
-		if (outcome != WR_DONE) {
+		if (outcome == WR_UNMAPPED) {
 			op_abort(qp);
-			return outcome == WR_UNMAPPED ? unmapped(sqe) : outcome;
+			return unmapped(sqe);
 		}
+		if (outcome != WR_DONE)
+			return give_up(qp, sqe, outcome);
 		if (!more && (outcome = end_with_footer(qp, sqe)) != WR_DONE)
 			return give_up(qp, sqe, outcome);
 		if (!more)

@@ -5,6 +5,7 @@
  * it is registered for remote atomics (move.c), as the device's configuration may ask for all of it; into any other the
  * kernel copies for the peers (reach.c). Where the host forbids that too, it serves as the local buffer of wrs. */
 #include "dev/shm/shm.h"
+#include "env/fault.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 
 	if (mr == NULL)
 		return -ENOMEM;
+	fault_catch();
 	move_lock(); /* pages must not move between finding and showing their file */
 	rc = find_backing(dev, mr, addr, bytes, access, error);
 	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)

@@ -10,6 +10,7 @@
  * on these qps where dev.h speaks of threads. */
 #include "dev/qp_rules.h"
 #include "dev/shm/shm.h"
+#include "env/fault.h"
 
 #include <string.h>
 
@@ -54,8 +55,9 @@ void progress_unstall(struct shm_qp *qp)
 
 /* ---- acknowledgements ---- */
 
-static void deliver_original(const struct sqe *sqe)
+static void deliver_original(void *context)
 {
+	const struct sqe *sqe = context;
 	const uint8_t *from = (const uint8_t *)&sqe->original;
 
 	if (sqe->num_sge == 1) {
@@ -85,7 +87,10 @@ static bool deliver(struct shm_qp *qp)
 			}
 			qp->reads--;
 		} else if (qp_rules_is_atomic(sqe->opcode)) {
-			deliver_original(sqe);
+			if (!fault_try(deliver_original, sqe)) { /* the program has unmapped the memory */
+				qp_enter_error(qp, IBV_WC_LOC_PROT_ERR);
+				return false;
+			}
 			qp->reads--;
 		}
 	}

@@ -25,6 +25,8 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status)
 		return;
 	if (status == IBV_WC_SUCCESS && qp->state == IBV_QPS_RTS)
 		progress_take_acks(qp);
+	if (qp->state == IBV_QPS_ERR) /* an answer did not land */
+		return;
 	set_state(qp, IBV_QPS_ERR);
 	progress_unstall(qp);
 	qp->fail_status = (uint8_t)status;

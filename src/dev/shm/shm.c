@@ -12,6 +12,7 @@
  *   a send wr            post.c -> execute.c receive.c -> progress.c -> cq.c
  *   a receive            recv.c -> cq.c */
 #include "dev/shm/shm.h"
+#include "env/fault.h"
 #include "dev/kinds.h"
 #include "env/alarm.h"
 #include "env/group.h"
@@ -144,6 +145,7 @@ static struct shm_dev *new_dev(struct hf_env *env, const struct hf_dev_config *c
 
 	if (dev == NULL)
 		return NULL;
+	fault_catch(); /* also for those that register nothing: memory of peers */
 	memset(dev, 0, sizeof(*dev));
 	dev->dev.ops = &shm_ops;
 	dev->dev.env = env;

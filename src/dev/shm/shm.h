@@ -21,9 +21,8 @@
 #define SHM_EVENTS     (4 * QP_SLOTS) /* a power of two */
 #define BLOCK_LOGS     32u
 #define FOOTER_BYTES   8u
-#define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
-/* An operation that has not ended after this long is that of a process that was stopped. */
-#define STUCK_NS 20000000ull
+#define CHUNK_BYTES    65536u      /* of a copy between two looks at whether it may go on; a multiple of every mtu */
+#define STUCK_NS       20000000ull /* an operation that takes longer is that of a process that was stopped */
 /* The time for which the fence waits for its thread to leave a copy by the kernel. */
 #define LATE_NS 2000000000ull
 
@@ -128,6 +127,7 @@ enum wr_outcome {
 	WR_WAITS,      /* for responses of wrs before it */
 	WR_AGAIN,      /* the responder is moving the memory: try at the next poll */
 	WR_UNMAPPED,   /* this process cannot map the memory: its limits, not the path */
+	WR_NO_LOCAL,   /* memory of this process is not there any more */
 	WR_FAILED,     /* sqe.status has the reason */
 };
 

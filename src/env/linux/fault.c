@@ -15,6 +15,7 @@ static const int caught[] = {SIGSEGV, SIGBUS};
 #define CAUGHT (sizeof(caught) / sizeof(caught[0]))
 
 static _Thread_local sigjmp_buf *window;
+static _Thread_local const void *place;
 static _Thread_local bool passing; /* the fault is with the handlers before */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,8 +40,10 @@ static void pass_on(int number, siginfo_t *info, void *context)
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-	if (window != NULL && info->si_code > 0) /* by the kernel: an access of this thread */
+	if (window != NULL && info->si_code > 0) { /* by the kernel: an access of this thread */
+		place = info->si_addr;
 		siglongjmp(*window, 1);
+	}
 	pass_on(number, info, context);
 }
 
@@ -73,6 +76,11 @@ bool fault_try(void (*access)(void *context), void *context)
 	access(context);
 	window = outer;
 	return true;
+}
+
+const void *fault_place(void)
+{
+	return place;
 }
 
 int fault_check(const void *addr, size_t bytes, bool writes)

@@ -86,6 +86,55 @@ static void a_file_that_ends_within_a_page_is_written_to_its_last_byte(void **st
 	hf_file_remove(hf_env_host(), path);
 }
 
+/* A mapping of a file that has been truncated raises SIGBUS, at each process that maps it. */
+static void expect_of_truncated(enum ibv_wr_opcode opcode, bool local, enum ibv_wc_status expected)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct ibv_send_wr wr = {.opcode = opcode, .send_flags = IBV_SEND_SIGNALED, .num_sge = 1}, *bad;
+	struct hf_mr *here, *there;
+	struct end a, b;
+	struct hf_error error = {0};
+	struct hf_file *file;
+	struct ibv_sge sge;
+	char path[128];
+	uint8_t *memory;
+	void *other;
+
+	end_open(&a, hf_env_host(), fabric, "a", false);
+	end_open(&b, hf_env_host(), fabric, "b", false);
+	end_connect(&a, &b);
+	end_connect(&b, &a);
+	memory = odd_file(&file, path, sizeof(path));
+	assert_int_equal(hf_mem_alloc(hf_env_host(), ODD_BYTES, &other, &error), 0);
+	assert_int_equal(hf_mr_reg(a.pd, local ? memory : other, ODD_BYTES, 0, access, &here, &error), 0);
+	assert_int_equal(hf_mr_reg(b.pd, local ? other : memory, ODD_BYTES, 0, access, &there, &error), 0);
+	sge = (struct ibv_sge){.addr = (uintptr_t)here->addr, .length = ODD_BYTES, .lkey = here->lkey};
+	wr.sg_list = &sge;
+	wr.wr.rdma.rkey = there->rkey;
+	assert_int_equal(hf_qp_post_send(a.qp, &wr, &bad), 0); /* from now on it is mapped */
+	assert_int_equal(next_status(&a), IBV_WC_SUCCESS);
+	assert_int_equal(hf_file_resize(file, 0), 0);
+	assert_int_equal(hf_qp_post_send(a.qp, &wr, &bad), 0);
+	assert_int_equal(next_status(&a), expected);
+	assert_int_equal(hf_mr_dereg(here), 0);
+	assert_int_equal(hf_mr_dereg(there), 0);
+	end_close(&a);
+	end_close(&b);
+	hf_mem_free(hf_env_host(), other);
+	hf_mem_free(hf_env_host(), memory);
+	hf_file_close(file);
+	hf_file_remove(hf_env_host(), path);
+}
+
+static void a_truncated_file_ends_the_qp_and_no_process(void **state)
+{
+	(void)state;
+	expect_of_truncated(IBV_WR_RDMA_WRITE, false, IBV_WC_REM_ACCESS_ERR);
+	expect_of_truncated(IBV_WR_RDMA_READ, false, IBV_WC_REM_ACCESS_ERR);
+	expect_of_truncated(IBV_WR_RDMA_WRITE, true, IBV_WC_LOC_PROT_ERR);
+	expect_of_truncated(IBV_WR_RDMA_READ, true, IBV_WC_LOC_PROT_ERR);
+}
+
 static int name_fabric(void **state)
 {
 	uint32_t number;
@@ -106,6 +155,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_that_ends_within_a_page_is_written_to_its_last_byte),
+		cmocka_unit_test(a_truncated_file_ends_the_qp_and_no_process),
 	};
 
 	return cmocka_run_group_tests(tests, name_fabric, remove_fabric);
