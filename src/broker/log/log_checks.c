@@ -26,6 +26,7 @@ struct log_check {
 	uint32_t place;
 	int64_t offset;
 	int32_t epoch;
+	int64_t latest_ms, latest_offset;
 	const char *fault; /* NULL: all of it is */
 };
 
@@ -53,6 +54,10 @@ static uint32_t check_batch(struct log_check *check, const uint8_t *at, size_t b
 		check->fault = "the batch has an offset or an epoch that it cannot have";
 	if (check->fault != NULL)
 		return 0;
+	if (batch.max_timestamp_ms > check->latest_ms) {
+		check->latest_ms = batch.max_timestamp_ms;
+		check->latest_offset = batch_last_offset(&batch);
+	}
 	check->offset = batch_next_offset(&batch);
 	check->epoch = batch.leader_epoch;
 	return (uint32_t)batch.length;
@@ -123,11 +128,25 @@ static bool is_current(const struct log_check *check)
 	return false;
 }
 
+/* The index on the disk, which the start has read, was wrong; without it times are found by a search. */
+static void correct_times(const struct log_check *check)
+{
+	struct segment *segment = check->segment;
+
+	log_warn("broker: the time index of segment %lld in %s was wrong; it is not used",
+		(long long)segment->base_offset, segment->directory);
+	segment->max_timestamp_ms = check->latest_ms;
+	segment->max_timestamp_offset = check->latest_offset;
+	segment_index_free(&segment->times);
+}
+
 static bool conclude(struct log_check *check)
 {
 	struct partition_log *log = check->log;
 
 	check->segment->checked = true;
+	if (check->fault == NULL && check->segment->sealed && check->latest_ms != check->segment->max_timestamp_ms)
+		correct_times(check);
 	if (check->fault == NULL || !is_current(check))
 		return false;
 	partition_log_found_damage(log, check->segment, check->place, check->offset, check->fault);
@@ -176,7 +195,8 @@ static void begin(struct flusher *flusher, struct partition_log *log, struct seg
 		.bytes = segment->bytes,
 		.end_offset = segment->next_offset,
 		.offset = segment->base_offset,
-		.epoch = -1};
+		.epoch = -1,
+		.latest_ms = INT64_MIN};
 	segment_hold(segment);
 	flusher->checks.under_way = check;
 	ensure(hf_work_submit(workers, &check->work) == 0);

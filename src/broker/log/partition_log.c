@@ -118,6 +118,9 @@ int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_e
 		log_warn("broker: %s: segment %lld cannot be trimmed: %s", log->directory, (long long)head->base_offset,
 			strerror(-rc));
 	partition_log_write_snapshot(log);
+	/* The mark follows: a start verifies what is above it (R-D8). */
+	if (log->flush.flusher != NULL)
+		flusher_start(log);
 	return 0;
 }
 

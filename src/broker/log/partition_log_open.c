@@ -134,10 +134,10 @@ static int read_segments(struct partition_log *log, const struct log_files *foun
 {
 	for (unsigned i = 0; i < found->count; i++) {
 		int64_t end = i + 1 == found->count ? SEGMENT_HEAD : found->offsets[i + 1];
-		bool last = end == SEGMENT_HEAD, below = proof->known && end <= proof->synced;
+		bool last = end == SEGMENT_HEAD, below = end <= log_verdict_proven(proof);
 		struct segment *segment;
 		int rc = segment_open(log->env, log->directory, found->offsets[i], log->config.index_interval_bytes,
-			end, !proof->damaged && (proof->closed || below) ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment,
+			end, !proof->damaged && (proof->closed || below) ? SEGMENT_INDEX : SEGMENT_CHECK, &segment,
 			error);
 
 		if (rc != 0)
@@ -205,7 +205,7 @@ static int begin_segments(struct partition_log *log, struct hf_error *error)
 
 	list_for_each (at, &log->segments) {
 		struct segment *segment = segment_of(at);
-		int rc = segment == last ? 0 : segment_seal(segment);
+		int rc = segment == last || segment->sealed ? 0 : segment_seal(segment);
 
 		if (rc != 0)
 			log_warn("broker: %s: the indexes of segment %lld cannot be written: %s", log->directory,
@@ -276,6 +276,36 @@ int partition_log_load_producers(struct partition_log *log, int64_t snapshot, in
 	return 0;
 }
 
+static bool has_epoch(const struct partition_log *log, int64_t offset, int32_t epoch, bool begins)
+{
+	struct segment *segment;
+	struct batch batch;
+	uint32_t place;
+
+	if (offset < log->start_offset || offset < segment_of(log->segments.next)->base_offset)
+		return true; /* it is deleted */
+	return partition_log_find(log, offset, &segment, &place) == KAFKA_NONE && segment_at(segment, place, &batch) &&
+	       batch.leader_epoch == epoch && (!begins || batch.base_offset == offset);
+}
+
+/* Epochs rise within a log: where those at both sides of each beginning are right, all are. */
+static bool epochs_are_right(const struct partition_log *log)
+{
+	const struct leader_epochs *epochs = &log->epochs;
+
+	if (epochs->count > 0 && epochs->at[0].start_offset > segment_of(log->segments.next)->base_offset)
+		return false;
+	for (unsigned i = 0; i < epochs->count; i++) {
+		int64_t end = i + 1 < epochs->count ? epochs->at[i + 1].start_offset : partition_log_end(log);
+
+		if (!has_epoch(log, epochs->at[i].start_offset, epochs->at[i].epoch, true))
+			return false;
+		if (i + 1 < epochs->count && !has_epoch(log, end - 1, epochs->at[i].epoch, false))
+			return false;
+	}
+	return true;
+}
+
 /* The checkpoint may be older than the segments, never newer. */
 static int load_epochs(struct partition_log *log)
 {
@@ -286,13 +316,15 @@ static int load_epochs(struct partition_log *log)
 
 	path_of(log, "leader-epoch-checkpoint", path);
 	if (checkpoint_read(log->env, path, CHECKPOINT_MOST, &text, &bytes, NULL) == 0) {
-		if (leader_epochs_parse(&log->epochs, text) != 0) {
+		bool is_right = leader_epochs_parse(&log->epochs, text) == 0;
+
+		leader_epochs_truncate(&log->epochs, partition_log_end(log));
+		if (!is_right || !epochs_are_right(log)) {
 			log_warn("broker: %s is damaged; the epochs are read from the segments", path);
 			leader_epochs_free(&log->epochs);
 		}
 		free(text);
 	}
-	leader_epochs_truncate(&log->epochs, partition_log_end(log));
 	list_for_each (at, &log->segments) {
 		struct segment *segment = segment_of(at);
 		uint32_t place = 0;

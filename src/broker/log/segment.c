@@ -25,18 +25,10 @@ bool segment_at(const struct segment *segment, uint32_t place, struct batch *bat
 	       batch_read(segment->map + place, segment->bytes - place, batch_out) == BATCH_RIGHT;
 }
 
-/* Offsets are believed as far as they follow the index: the holder of an extent can change those in its batches, and a
- * follower must not be led to another place. */
-bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out)
+/* From the batch at `place`, which begins with `next`. */
+static bool segment_find_from(const struct segment *segment, uint32_t place, int64_t next, int64_t offset,
+	uint32_t *place_out, struct batch *batch_out)
 {
-	int64_t next = segment->base_offset;
-	uint32_t place, entry = 0;
-
-	if (offset < segment->base_offset || offset >= segment->next_offset)
-		return false;
-	place = segment_index_place(&segment->places, (uint32_t)(offset - segment->base_offset), &entry);
-	if (place > 0 && segment_at(segment, place, batch_out))
-		next += (int64_t)entry - batch_out->last_offset_delta;
 	while (segment_at(segment, place, batch_out)) {
 		if (batch_out->base_offset != next || next > offset)
 			return false;
@@ -48,6 +40,23 @@ bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place
 		place += (uint32_t)batch_out->length;
 	}
 	return false;
+}
+
+/* Offsets are believed as far as they follow the index: the holder of an extent can change those in its batches, and a
+ * follower must not be led to another place. An index that was read from the disk may itself be wrong. */
+bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out)
+{
+	int64_t next = segment->base_offset;
+	uint32_t place, entry = 0;
+
+	if (offset < segment->base_offset || offset >= segment->next_offset)
+		return false;
+	place = segment_index_place(&segment->places, (uint32_t)(offset - segment->base_offset), &entry);
+	if (place > 0 && segment_at(segment, place, batch_out))
+		next += (int64_t)entry - batch_out->last_offset_delta;
+	return segment_find_from(segment, place, next, offset, place_out, batch_out) ||
+	       (!segment->checked && place > 0 &&
+		       segment_find_from(segment, 0, segment->base_offset, offset, place_out, batch_out));
 }
 
 void segment_find_break(const struct segment *segment, uint32_t *place_out, int64_t *offset_out)
@@ -297,6 +306,59 @@ static int segment_find_stored(struct segment *segment, struct hf_error *error)
 	return hf_error_set(error, rc, "cannot read %s: %s", path, strerror(rc == -EFAULT ? ENOSPC : -rc));
 }
 
+/* From the last entry of the index on; what lies before is not read. False: they do not lead to the end, and the last
+ * timestamp is not where they say. */
+static bool segment_follow_indexes(struct segment *segment, int64_t end_offset, int64_t changed_ms)
+{
+	struct batch batch;
+	uint32_t entry = 0, place = segment_index_place(&segment->places, UINT32_MAX, &entry), time_offset = 0;
+	int64_t latest_ms = segment_index_last_time(&segment->times, &time_offset);
+
+	if (batch_read(segment->map, segment->stored, &batch) != BATCH_RIGHT || place >= segment->stored)
+		return false;
+	segment->first_timestamp_ms = batch.max_timestamp_ms;
+	segment->begun_ms = segment->changed_ms = changed_ms;
+	if (batch_read(segment->map + place, segment->stored - place, &batch) != BATCH_RIGHT ||
+		batch_last_offset(&batch) != segment->base_offset + entry)
+		return false;
+	segment->bytes = place;
+	segment->next_offset = batch.base_offset;
+	segment->max_timestamp_ms = latest_ms;
+	segment->max_timestamp_offset = segment->base_offset + time_offset;
+	segment->since_index = 0; /* nothing is added */
+	segment_scan(segment, segment->stored, end_offset, false, changed_ms);
+	return segment->bytes == segment->stored && segment->next_offset == end_offset &&
+	       segment->max_timestamp_ms == latest_ms &&
+	       segment_find(segment, segment->base_offset + time_offset, &place, &batch) &&
+	       batch.max_timestamp_ms == latest_ms;
+}
+
+static bool segment_read_indexes(struct segment *segment, int64_t end_offset, int64_t changed_ms)
+{
+	char path[SEGMENT_PATH_BYTES];
+	uint32_t places;
+	bool is_right;
+
+	if (end_offset == SEGMENT_HEAD || segment->stored == 0 || segment->stored != segment->capacity)
+		return false;
+	segment_path(segment, "index", path);
+	is_right = segment_index_read(&segment->places, segment->env, path);
+	segment_path(segment, "timeindex", path);
+	is_right = is_right && segment_index_read(&segment->times, segment->env, path);
+	places = segment->places.count;
+	segment->sealed =
+		is_right && segment_follow_indexes(segment, end_offset, changed_ms) && segment->places.count == places;
+	if (segment->sealed)
+		return true;
+	segment_index_free(&segment->places);
+	segment_index_free(&segment->times);
+	segment->bytes = segment->since_index = 0;
+	segment->next_offset = segment->max_timestamp_offset = segment->base_offset;
+	segment->max_timestamp_ms = INT64_MIN;
+	segment->last_epoch = -1;
+	return false;
+}
+
 static int segment_load(struct segment *segment, int64_t end_offset, enum segment_trust trust, struct hf_error *error)
 {
 	int64_t size = hf_file_bytes(segment->file), changed_ns = hf_file_changed_ns(segment->file);
@@ -311,7 +373,8 @@ static int segment_load(struct segment *segment, int64_t end_offset, enum segmen
 		rc = segment_find_stored(segment, error);
 	if (rc != 0)
 		return rc;
-	segment_scan(segment, segment->stored, end_offset, trust == SEGMENT_CHECK, changed_ns / 1000000);
+	if (trust != SEGMENT_INDEX || !segment_read_indexes(segment, end_offset, changed_ns / 1000000))
+		segment_scan(segment, segment->stored, end_offset, trust == SEGMENT_CHECK, changed_ns / 1000000);
 	segment->checked = trust == SEGMENT_CHECK;
 	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
 	return 0;

@@ -45,6 +45,7 @@ struct segment {
 enum segment_trust {
 	SEGMENT_WHOLE, /* it was sealed or closed in order: CRCs are not looked at */
 	SEGMENT_CHECK, /* batches are verified */
+	SEGMENT_INDEX, /* as WHOLE; of a sealed one the indexes on the disk are believed, where they lead to its end */
 };
 
 #define SEGMENT_HEAD INT64_MAX

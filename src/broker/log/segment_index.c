@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 
 #define FIRST_ENTRIES 64u
+#define INDEX_MOST    (1 << 30)
 
 int segment_index_write(const struct segment_index *index, struct hf_env *env, const char *path)
 {
@@ -20,6 +22,44 @@ int segment_index_write(const struct segment_index *index, struct hf_env *env, c
 	n = hf_file_write_at(file, index->entries, bytes, 0);
 	hf_file_close(file);
 	return n < 0 ? (int)n : (size_t)n < bytes ? -ENOSPC : 0;
+}
+
+static bool is_ascending(const struct segment_index *index)
+{
+	const uint8_t *at = index->entries;
+
+	/* The first number of an entry has 4 bytes or 8, the second 4. */
+	for (uint32_t i = 1; i < index->count; i++, at += index->entry_bytes) {
+		const uint8_t *next = at + index->entry_bytes;
+		uint32_t second = index->entry_bytes - 4;
+
+		if (memcmp(at, next, second) >= 0 || get_be32(at + second) > get_be32(next + second))
+			return false;
+	}
+	return true;
+}
+
+bool segment_index_read(struct segment_index *index, struct hf_env *env, const char *path)
+{
+	struct hf_file *file;
+	int64_t bytes = -1;
+	ssize_t n = -1;
+
+	if (hf_file_open(env, path, 0, &file) != 0)
+		return false;
+	bytes = hf_file_bytes(file);
+	if (bytes > 0 && bytes < INDEX_MOST && bytes % index->entry_bytes == 0)
+		index->entries = malloc((size_t)bytes);
+	if (index->entries != NULL)
+		n = hf_file_read_at(file, index->entries, (size_t)bytes, 0);
+	hf_file_close(file);
+	if (n == bytes && n > 0) {
+		index->count = index->capacity = (uint32_t)n / index->entry_bytes;
+		if (is_ascending(index))
+			return true;
+	}
+	segment_index_free(index);
+	return false;
 }
 
 void segment_index_free(struct segment_index *index)

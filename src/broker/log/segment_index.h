@@ -3,7 +3,8 @@
  *   .index       i32 offset - base offset, i32 place in the segment     a batch's last offset, and where it begins
  *   .timeindex   i64 timestamp (ms), i32 offset - base offset           the largest timestamp so far, and its offset
  *
- * Big-endian. An index is rebuilt when its segment is opened; its file is empty while the segment is written. */
+ * Big-endian. An index is rebuilt when its segment is opened, or is read as a hint, until the segment was
+ * verified; there is none while the segment is written. */
 #ifndef HOLDFAST_BROKER_SEGMENT_INDEX_H
 #define HOLDFAST_BROKER_SEGMENT_INDEX_H
 
@@ -18,6 +19,8 @@ struct segment_index {
 	uint32_t entry_bytes, count, capacity;
 };
 
+/* Reads the file into an index that is empty. false: it is missing, no index, or not ascending; the index is empty. */
+bool segment_index_read(struct segment_index *index, struct hf_env *env, const char *path);
 /* Writes the file; blocks. */
 int segment_index_write(const struct segment_index *index, struct hf_env *env, const char *path);
 void segment_index_free(struct segment_index *index);
