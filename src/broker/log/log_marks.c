@@ -379,12 +379,13 @@ void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc)
 	write_record(mark);
 }
 
-void log_mark_started(struct log_mark *mark, int64_t start)
+int log_mark_started(struct log_mark *mark, int64_t start, bool durable)
 {
 	if (mark == NULL || start <= mark->start)
-		return;
+		return 0;
 	mark->start = start;
 	write_record(mark);
+	return durable ? log_marks_sync(mark->marks) : 0;
 }
 
 int log_mark_lower(struct log_mark *mark, int64_t end)
@@ -433,6 +434,8 @@ void log_mark_restarted(struct log_mark *mark, int64_t offset)
 	mark->damaged = false;
 	mark->start = mark->synced = mark->written = offset;
 	write_record(mark);
+	if (log_marks_sync(mark->marks) != 0)
+		log_warn("broker: %s cannot be synced; the log may be taken for damaged", mark->marks->path);
 }
 
 void log_mark_closed(struct log_mark *mark)

@@ -59,7 +59,7 @@ void log_mark_written(struct log_mark *mark, int64_t end);
 void log_mark_synced(struct log_mark *mark, int64_t end);
 /* Of the journal: so many bytes are on the disk, and this is their CRC, in the place of `start`. */
 void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc);
-void log_mark_started(struct log_mark *mark, int64_t start); /* before the records below it are deleted */
+int log_mark_started(struct log_mark *mark, int64_t start, bool durable); /* before records below it are deleted */
 /* Before the log is cut: nothing is proven from `end` on; durable on return. */
 int log_mark_lower(struct log_mark *mark, int64_t end);
 /* A sync failed: what memory has above the mark may be gone from it. */
@@ -68,7 +68,7 @@ void log_mark_failed(struct log_mark *mark);
 void log_mark_damaged(struct log_mark *mark, int64_t proven);
 /* It was judged again, and is not: someone has put its files back. What of them is on the disk is not known. */
 void log_mark_whole(struct log_mark *mark);
-/* The log begins and ends at this offset now. */
+/* The log begins and ends at this offset now; durable on return. */
 void log_mark_restarted(struct log_mark *mark, int64_t offset);
 void log_mark_closed(struct log_mark *mark);
 void log_mark_release(struct log_mark *mark); /* the log is not open any more; the file keeps it */

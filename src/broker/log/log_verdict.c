@@ -14,7 +14,7 @@ static const char *fault_of(const struct log_proof *proof, const struct log_foun
 {
 	bool whole = proof->closed || (proof->known && (proof->same_boot || proof->damaged));
 
-	if (whole && proof->known && found->start > proof->start)
+	if (proof->known && found->start > proof->start)
 		return "its first records are missing";
 	if (found->end < proven && proof->closed)
 		return "records are missing that were there when it was closed";

@@ -548,7 +548,11 @@ void partition_log_advance_start(struct partition_log *log, int64_t offset)
 {
 	if (offset > log->start_offset)
 		log->start_offset = offset;
-	log_mark_started(log->mark, log->start_offset);
+	/* Durable before files go: a file that is missing above the mark's beginning is damage. */
+	if (log_mark_started(log->mark, log->start_offset, true) != 0) {
+		log_warn("broker: %s: its mark cannot be synced; records are deleted later", log->directory);
+		return;
+	}
 	list_for_each_safe (at, &log->segments)
 		if (at != log->segments.prev && segment_of(at)->next_offset <= log->start_offset)
 			segment_delete(segment_of(at));

@@ -420,7 +420,8 @@ int partition_log_open(struct hf_env *env, const char *directory, const struct l
 	log->failed = log->verdict.state == LOG_DAMAGED;
 	if (!log->failed) {
 		log_mark_whole(mark);
-		log_mark_started(mark, log->start_offset);
+		if (log_mark_started(mark, log->start_offset, true) != 0)
+			log_warn("broker: %s: its mark cannot be synced", log->directory);
 		log_mark_written(mark, partition_log_end(log));
 	}
 	*log_out = log;

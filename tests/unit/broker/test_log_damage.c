@@ -612,6 +612,7 @@ static void a_verdict_needs_proof(void **state)
 		{{.known = true, .same_boot = true, .synced = 10, .written = 20}, {0, 20, false}, true, LOG_TORN},
 		{{.known = true, .same_boot = true, .synced = 10, .written = 20}, {0, 21, false}, false, LOG_WHOLE},
 		{{.known = true, .same_boot = true, .start = 3}, {4, 21, false}, false, LOG_DAMAGED},
+		{{.known = true, .start = 3}, {4, 21, false}, false, LOG_DAMAGED},
 		{{.known = true, .same_boot = true, .start = 5}, {4, 21, false}, false, LOG_WHOLE},
 		{{.known = true, .damaged = true, .synced = 21}, {0, 21, true}, false, LOG_DAMAGED},
 	};
