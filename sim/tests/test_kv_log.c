@@ -92,8 +92,20 @@ static int file_lock(struct hf_file *file)
 	return fails_now() ? -EIO : hf_file_lock(real(file));
 }
 
+static int file_resize(struct hf_file *file, uint64_t bytes)
+{
+	return fails_now() ? -EIO : hf_file_resize(real(file), bytes);
+}
+
+static int file_identity(struct hf_file *file, uint64_t *device_out, uint64_t *inode_out)
+{
+	return fails_now() ? -EIO : hf_file_identity(real(file), device_out, inode_out);
+}
+
 static const struct world_file_ops file_ops = {.close = file_close,
 	.bytes = file_bytes,
+	.resize = file_resize,
+	.identity = file_identity,
 	.read_at = file_read_at,
 	.write_at = file_write_at,
 	.sync = file_sync,
@@ -127,6 +139,11 @@ static int file_remove(struct hf_env *env, const char *path)
 	return fails_now() ? -EIO : sim_env_ops.file_remove(env, path);
 }
 
+static int file_rename(struct hf_env *env, const char *from, const char *to)
+{
+	return fails_now() ? -EIO : sim_env_ops.file_rename(env, from, to);
+}
+
 static int dir_make(struct hf_env *env, const char *path)
 {
 	return fails_now() ? -EIO : sim_env_ops.dir_make(env, path);
@@ -152,6 +169,7 @@ static void make_disk(unsigned fails_at, enum failure failure)
 	disk.ops = sim_env_ops;
 	disk.ops.file_open = file_open;
 	disk.ops.file_remove = file_remove;
+	disk.ops.file_rename = file_rename;
 	disk.ops.dir_make = dir_make;
 	disk.ops.dir_list = dir_list;
 	disk.ops.dir_sync = dir_sync;

@@ -193,8 +193,6 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	if (kv->log.damaged) {
-		log_warn("kv: the log in %s is damaged before its end; this member discards it and copies all records",
-			kv->config.log);
 		kv_store_clear(&kv->store);
 		kv_durable_wipe(kv);
 	}

@@ -11,7 +11,9 @@
 #include "base/log.h"
 
 #define BUFFER_BYTES_MIN (64u << 10)
-#define SLOW_NS_PER_BYTE 100u        /* 10 MB/s */
+#define SLOW_NS_PER_BYTE 100u /* 10 MB/s */
+#define MARK_SYNC_NS     1000000000ull
+#define MARK_RECORDS     2u
 #define WITHIN_TURN_MAX  (48u << 10) /* more goes to the helper whatever the medium: pages of a file take time too */
 
 static bool is_synced(const struct log *log)
@@ -150,6 +152,8 @@ static int flush_run(struct hf_work *work)
 		rc = hf_file_sync_data(log->file);
 	if (rc == 0 && is_synced(log) && flush->rolls)
 		rc = hf_dir_sync(log->env, log->config->log);
+	if (rc == 0 && flush->syncs_mark)
+		rc = synced_sync(log->synced);
 	/* The oldest first: what is left is always one piece. */
 	for (unsigned i = 0; i < flush->removed_count && rc == 0; i++) {
 		char path[LOG_PATH_BYTES];
@@ -177,6 +181,23 @@ static void note_room(struct log *log, uint64_t free_bytes)
 	log->low = low;
 }
 
+/* The mark follows the sync, before anything is acknowledged (SYNCED-1). */
+static int note_end(struct log *log, uint64_t end)
+{
+	struct log_mark_state *mark = &log->beside;
+	int rc = synced_write(log->synced, mark->first, is_synced(log) ? end : 0, end);
+
+	if (rc != 0)
+		return rc;
+	log->durable = end;
+	mark->first_written++;
+	if (log->flush.syncs_mark) {
+		mark->synced_ns = hf_env_now_ns(log->env);
+		mark->first_durable = log->flush.first_synced;
+	}
+	return 0;
+}
+
 static void flush_done(struct hf_work *work, int rc)
 {
 	struct log_flush *flush = container_of(work, struct log_flush, work);
@@ -194,11 +215,37 @@ static void flush_done(struct hf_work *work, int rc)
 	}
 	last = &log->segments[log->segment_count - 1];
 	last->bytes += flush->data.bytes;
-	log->durable = last->position + last->bytes;
+	rc = note_end(log, last->position + last->bytes);
+	if (rc != 0) {
+		fail(log, rc);
+		return;
+	}
 	note_room(log, flush->free_bytes);
 	flush->data.bytes = 0;
 	log->segment_count -= flush->removed_count;
 	memmove(log->segments, log->segments + flush->removed_count, log->segment_count * sizeof(*log->segments));
+}
+
+/* Segments go when both records of the mark, on the disk, say that the log begins behind them: else they would be missing
+ * after a loss of power. */
+static void prepare_mark(struct log *log)
+{
+	struct log_mark_state *mark = &log->beside;
+	struct log_flush *flush = &log->flush;
+	uint64_t first = log->segment_count == 0 ? flush->to.position : log->segments[0].position;
+
+	for (size_t i = 0; i + 1 < log->segment_count && log->segments[i + 1].position <= log->drop_before; i++)
+		first = log->segments[i + 1].position;
+	if (first != mark->first) {
+		mark->first = first;
+		mark->first_written = 0;
+	}
+	flush->syncs_mark =
+		is_synced(log) && (hf_env_now_ns(log->env) >= mark->synced_ns + MARK_SYNC_NS ||
+					  (mark->first_durable != mark->first && mark->first_written >= MARK_RECORDS));
+	flush->first_synced = mark->first_written >= MARK_RECORDS ? mark->first : mark->first_durable;
+	if (!is_synced(log)) /* nothing is proven after a loss of power */
+		mark->first_durable = flush->first_synced;
 }
 
 /* Everything that was appended leaves, and what is to be dropped goes. */
@@ -224,9 +271,10 @@ static void prepare(struct log *log)
 		snprintf(head.member, sizeof(head.member), "%s", log->member);
 		kv_log_head_write(&head, flush->head);
 	}
+	prepare_mark(log);
 	flush->removed_count = 0;
 	for (size_t i = 0; i + 1 < log->segment_count && flush->removed_count < LOG_REMOVE_MAX; i++) {
-		if (log->segments[i].position + log->segments[i].bytes > log->drop_before)
+		if (log->segments[i].position + log->segments[i].bytes > log->beside.first_durable)
 			break;
 		flush->removed[flush->removed_count++] = log->segments[i].position;
 	}
@@ -321,22 +369,38 @@ static int begin_life(struct log *log, struct hf_error *error)
 	log->life++;
 	log->durable = log->end;
 	(void)kv_log_append(log, &entry);
+	if (log->damaged)
+		log->mark = kv_log_append(log, &(struct log_entry){.kind = LOG_WIPE});
 	rc = kv_log_flush_now(log);
+	if (rc == 0 && is_synced(log))
+		rc = synced_sync(log->synced);
 	return rc == 0 ? 0
 		       : hf_error_set(error, rc,
 				 "kv: the log in %s cannot be written: %s; make room or repair the disk, and restart",
 				 log->config->log, strerror(-rc));
 }
 
+static int open_mark(struct log *log, struct synced_proof *proof_out, struct hf_error *error)
+{
+	char path[LOG_PATH_BYTES], owner[SYNCED_OWNER_BYTES];
+
+	snprintf(path, sizeof(path), "%s/synced", log->config->log);
+	snprintf(owner, sizeof(owner), "%.31s/%.31s", log->config->cluster, log->member);
+	return synced_open(log->env, path, owner, &log->synced, proof_out, error);
+}
+
 int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config *config, const char *member,
 	uint64_t incarnation, log_reader *reader, void *context, struct hf_error *error)
 {
+	struct synced_proof proof;
 	int rc;
 
 	*log = (struct log){.env = hf_loop_env(loop), .config = config, .member = member, .incarnation = incarnation};
 	rc = lock(log, error);
 	if (rc == 0)
-		rc = kv_log_read_all(log, reader, context, error);
+		rc = open_mark(log, &proof, error);
+	if (rc == 0)
+		rc = kv_log_read_all(log, &proof, reader, context, error);
 	if (rc == 0)
 		rc = begin_life(log, error);
 	if (rc == 0)
@@ -354,6 +418,7 @@ void kv_log_close(struct log *log)
 	log->workers = NULL;
 	if (log->failed == 0 && log->filling.bytes > 0 && log->flush.data.bytes == 0)
 		(void)kv_log_flush_now(log);
+	synced_close(log->synced, log->failed == 0 && log->filling.bytes == 0 && log->durable == log->end);
 	hf_file_close(log->file);
 	hf_file_close(log->lock);
 	free(log->segments);

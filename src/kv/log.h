@@ -10,6 +10,10 @@
  * opening writes the entries behind the last MARK again, because the system may treat pages as clean that a failed
  * sync lost.
  *
+ * A mark beside the log (env/synced.h) says up to where it is durable, or written. What cannot be read below that is
+ * damage (R-D2): a member alone does not open such a log, and changes no byte. One with peers sets its files aside as
+ * damaged-*, and begins empty and WIPEd: it copies all records. A torn end behind the mark is kept as cut-*.
+ *
  * Opening reads all entries (log_open.c). Segments before a position are dropped when the owner has copied their live
  * records. Owned by the kv's loop; only opening and closing block. */
 #ifndef HOLDFAST_KV_LOG_H
@@ -17,6 +21,8 @@
 
 #include <holdfast/kv.h>
 #include <holdfast/work.h>
+
+#include "env/synced.h"
 
 #include "kv/log_entry.h"
 
@@ -47,6 +53,8 @@ struct log_flush {
 	bool rolls;
 	uint8_t head[LOG_HEAD_BYTES];
 	struct log_buffer data;
+	bool syncs_mark;
+	uint64_t first_synced; /* both records of the mark say then that the log begins there, or behind it */
 	uint64_t removed[LOG_REMOVE_MAX];
 	unsigned removed_count;
 	uint64_t free_bytes;
@@ -58,6 +66,13 @@ struct log {
 	const struct hf_kv_config *config;
 	const char *member;          /* this one's name */
 	struct hf_file *lock, *file; /* file: of the last segment */
+	struct synced *synced;       /* the mark beside the log; its file is DIRECTORY/synced */
+	struct log_mark_state {
+		uint64_t synced_ns;     /* when it was synced last */
+		uint64_t first;         /* where it says that the log begins, */
+		unsigned first_written; /* so many times, */
+		uint64_t first_durable; /* and where it does so on the disk, in both records */
+	} beside;
 	struct log_segment *segments;
 	size_t segment_count, segment_room;
 	struct log_life *lives; /* those that were read, and this one, in order */
@@ -72,10 +87,10 @@ struct log {
 	struct log_flush flush;
 	bool flushing;
 	uint64_t flushing_ns; /* since when it flushes, by hf_env_now_ns */
-	bool damaged;         /* entries that were durable could not be read: what was read is not all */
-	bool low;             /* the disk is nearly full */
-	bool looks;           /* a flush is due though nothing was appended */
-	int failed;           /* -errno of a flush: final */
+	bool damaged; /* entries that were in it could not be read: its files are set aside, and it begins empty */
+	bool low;     /* the disk is nearly full */
+	bool looks;   /* a flush is due though nothing was appended */
+	int failed;   /* -errno of a flush: final */
 };
 
 /* Called with the entries that are there, in order, and where each begins; up to LOG_BATCH at once. Not 0 ends the
@@ -118,7 +133,9 @@ void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BY
 int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes);
 int kv_log_add_life(struct log *log, uint64_t incarnation); /* from the end of the log on */
 int kv_log_flush_now(struct log *log);                      /* blocks */
-/* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. */
-int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error);
+/* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. -EBADMSG:
+ * it is damaged, and this member is the only one. */
+int kv_log_read_all(
+	struct log *log, const struct synced_proof *proof, log_reader *reader, void *context, struct hf_error *error);
 
 #endif

@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "kv/log.h"
 
-#define PREFIX "log-"
-#define DIGITS 16
+#define PREFIX  "log-"
+#define CUT     "cut-"     /* what was torn */
+#define DAMAGED "damaged-" /* position and incarnation of the process that found it so */
+#define DIGITS  16
 
 #define PIECE_BYTES (2u << 20)
 
@@ -236,29 +239,147 @@ static int write_again(struct log *log, const struct log_segment *segment)
 	return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- what is not read ---- */
 
-static int remove_behind(struct scan *scan, size_t kept)
+/* Bytes behind the end of the last segment, which were never acknowledged. */
+static int keep_tail(struct log *log, const struct log_segment *segment)
+{
+	char path[LOG_PATH_BYTES], kept[LOG_PATH_BYTES];
+	struct hf_file *file = NULL;
+	uint8_t *data = NULL;
+	size_t bytes = 0, end = (size_t)(LOG_HEAD_BYTES + segment->bytes);
+	int rc = read_file(log, segment->position, &data, &bytes);
+
+	if (rc != 0 || bytes <= end) {
+		free(data);
+		return rc;
+	}
+	kv_log_path(log, segment->position, path);
+	snprintf(kept, sizeof(kept), "%s/" CUT "%016" PRIx64, log->config->log, segment->position);
+	rc = hf_file_open(log->env, kept, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
+	if (rc == 0)
+		rc = hf_file_write_at(file, data + end, bytes - end, 0) == (ssize_t)(bytes - end) ? hf_file_sync(file)
+												  : -ENOSPC;
+	hf_file_close(file);
+	free(data);
+	if (rc == 0)
+		rc = hf_file_open(log->env, path, HF_FILE_WRITE, &file);
+	if (rc != 0)
+		return rc;
+	rc = hf_file_resize(file, end);
+	hf_file_close(file);
+	log_warn("kv: %s is torn behind offset %zu, as a loss of power leaves it; the %zu bytes there were not "
+		 "acknowledged, "
+		 "and are kept in %s",
+		path, end, bytes - end, kept);
+	return rc;
+}
+
+/* Segments behind the last one that is read. */
+static int keep_behind(struct scan *scan)
 {
 	struct log *log = scan->log;
 	int rc = 0;
 
-	for (size_t i = scan->count; i > kept && rc == 0; i--) {
-		char path[LOG_PATH_BYTES];
+	for (size_t i = scan->count; i > log->segment_count && rc == 0; i--) {
+		char path[LOG_PATH_BYTES], kept[LOG_PATH_BYTES];
 
 		kv_log_path(log, scan->positions[i - 1], path);
-		rc = hf_file_remove(log->env, path);
+		snprintf(kept, sizeof(kept), "%s/" CUT "%016" PRIx64, log->config->log, scan->positions[i - 1]);
+		rc = hf_file_rename(log->env, path, kept);
+		log_warn("kv: %s was begun and not finished; nothing in it was acknowledged, and it is kept as %s",
+			path, kept);
 	}
 	return rc;
 }
+
+/* ---- damage ---- */
+
+/* Below what the mark proves; or in the middle, which a sync never leaves so: a segment is begun when all before it is
+ * durable, so only the last one can be torn, its head too. */
+static bool is_damaged(const struct scan *scan, const struct synced_proof *proof)
+{
+	const struct log *log = scan->log;
+
+	if (log->segment_count < scan->count && (log->segment_count < scan->count - 1 || scan->is_segment))
+		return true;
+	return proof->known && proof->end > proof->first &&
+	       (log->segment_count == 0 || log->segments[0].position > proof->first || log->end < proof->end);
+}
+
+/* Where reading ended. */
+static void describe(const struct scan *scan, const struct synced_proof *proof, char *text, size_t bytes)
+{
+	const struct log *log = scan->log;
+	const struct log_segment *last = log->segment_count == 0 ? NULL : &log->segments[log->segment_count - 1];
+	char path[LOG_PATH_BYTES];
+
+	if (last == NULL || last->position > proof->first + last->bytes) {
+		kv_log_path(log, last != NULL || scan->count == 0 ? proof->first : scan->positions[0], path);
+		snprintf(text, bytes, "%s is missing, or its head cannot be read", path);
+		return;
+	}
+	kv_log_path(log, last->position, path);
+	snprintf(text, bytes, "%s cannot be read at offset %" PRIu64, path, LOG_HEAD_BYTES + last->bytes);
+}
+
+/* Every file keeps its bytes under another name. What follows begins behind all positions that the log had. */
+static int set_aside(struct scan *scan, const struct synced_proof *proof)
+{
+	struct log *log = scan->log;
+	int rc = 0;
+
+	for (size_t i = 0; i < scan->count && rc == 0; i++) {
+		char path[LOG_PATH_BYTES], kept[LOG_PATH_BYTES + 32];
+
+		kv_log_path(log, scan->positions[i], path);
+		snprintf(kept, sizeof(kept), "%s/" DAMAGED "%016" PRIx64 "-%016" PRIx64, log->config->log,
+			scan->positions[i], log->incarnation);
+		rc = hf_file_rename(log->env, path, kept);
+	}
+	log->segment_count = log->life_count = 0;
+	if (proof->known && log->end < proof->end)
+		log->end = proof->end;
+	log->mark = log->end;
+	scan->count = 0;
+	return rc;
+}
+
+static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_error *error)
+{
+	struct log *log = scan->log;
+	char where[LOG_PATH_BYTES + 64];
+	int rc;
+
+	log->damaged = is_damaged(scan, proof);
+	if (!log->damaged)
+		return 0;
+	describe(scan, proof, where, sizeof(where));
+	if (log->config->member_count <= 1)
+		return hf_error_set(error, -EBADMSG,
+			"kv: %.400s, although it was in the log: the log is damaged. No file was changed. Repair the "
+			"disk, or "
+			"restore %.300s from a backup; without one, move it away: the store begins empty then",
+			where, log->config->log);
+	log_error("kv: %s, although it was in the log: the log is damaged. Its files are kept as " DAMAGED
+		  "*; this member copies "
+		  "all records from the others",
+		where);
+	rc = set_aside(scan, proof);
+	return rc == 0 ? 0 : set_unread(log, rc, error);
+}
+
+/* ---- all of it ---- */
 
 static int settle(struct scan *scan, struct hf_error *error)
 {
 	struct log *log = scan->log;
 	bool synced = log->config->medium == HF_KV_FILE;
 	char path[LOG_PATH_BYTES];
-	int rc = remove_behind(scan, log->segment_count);
+	int rc = keep_behind(scan);
 
+	if (rc == 0 && log->segment_count > 0)
+		rc = keep_tail(log, &log->segments[log->segment_count - 1]);
 	for (size_t i = 0; synced && rc == 0 && i < log->segment_count; i++)
 		rc = write_again(log, &log->segments[i]);
 	if (synced && rc == 0)
@@ -273,10 +394,10 @@ static int settle(struct scan *scan, struct hf_error *error)
 				 log->config->log, strerror(-rc));
 }
 
-int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error)
+int kv_log_read_all(
+	struct log *log, const struct synced_proof *proof, log_reader *reader, void *context, struct hf_error *error)
 {
 	struct scan scan = {.log = log, .reader = reader, .context = context, .piece = malloc(PIECE_BYTES)};
-	size_t last;
 	int rc = hf_dir_list(log->env, log->config->log, found, &scan);
 
 	rc = rc != 0 ? rc : scan.piece == NULL ? -ENOMEM : scan.rc;
@@ -287,9 +408,8 @@ int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct h
 	scan.follows = true;
 	for (size_t i = 0; rc == 0 && scan.follows && i < scan.count; i++)
 		rc = read_segment(&scan, scan.positions[i], error);
-	/* A segment is begun when all before it is durable: only the last one can be torn, its head too. */
-	last = scan.count - 1;
-	log->damaged = rc == 0 && log->segment_count < scan.count && (log->segment_count < last || scan.is_segment);
+	if (rc == 0)
+		rc = judge(&scan, proof, error);
 	if (rc == 0)
 		rc = settle(&scan, error);
 	free(scan.positions);

@@ -58,6 +58,12 @@ static void forget(const char *name, void *context)
 	unlink(path);
 }
 
+/* As after a loss of power before the mark was synced: it proves nothing. */
+static void lose_the_mark(const struct fixture *f)
+{
+	forget("synced", (void *)(uintptr_t)f);
+}
+
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
@@ -202,11 +208,14 @@ static void segments_follow_each_other_and_can_be_dropped(void **state)
 		append(f, i, 100);
 	assert_true(f->log.segment_count > 5);
 	kv_log_drop(&f->log, f->log.segments[3].position);
-	append(f, 21, 100);
+	for (uint64_t i = 21; f->log.segments[0].position < f->log.drop_before; i++) {
+		assert_true(i < 30); /* the mark beside it comes first */
+		append(f, i, 100);
+	}
 	assert_int_equal(f->log.segments[0].position, f->log.drop_before);
 	kv_log_close(&f->log);
 	assert_int_equal(open_log(f), 0);
-	assert_int_equal(f->versions[f->count - 1], 21);
+	assert_true(f->versions[f->count - 1] > 21);
 	assert_true(f->count < 21 && f->versions[0] > 1);
 	assert_false(f->log.damaged);
 	kv_log_close(&f->log);
@@ -259,7 +268,6 @@ static void room_is_noted_though_nothing_is_appended(void **state)
 	assert_true(kv_log_turn(&f->log));
 	wait_flushed(f);
 	assert_false(f->log.low);
-	assert_int_equal(f->log.segments[0].position, f->log.drop_before);
 	assert_false(kv_log_turn(&f->log));
 	kv_log_close(&f->log);
 	assert_int_equal(open_log(f), 0);
@@ -307,6 +315,7 @@ static void a_torn_end_ends_the_log(void **state)
 		if (!cut)
 			torn[n - bytes] ^= 0x40;
 		store(f, 0, torn, cut ? n : bytes);
+		lose_the_mark(f);
 		assert_int_equal(open_log(f), 0);
 		assert_true(f->count <= 3);
 		for (unsigned i = 0; i < f->count; i++)
@@ -337,6 +346,7 @@ static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
 	assert_int_equal(bytes, LOG_HEAD_BYTES + 4 * LOG_UNIT);
 	whole[LOG_HEAD_BYTES + 2 * LOG_UNIT + 5] ^= 1;
 	store(f, 0, whole, bytes);
+	lose_the_mark(f);
 	assert_int_equal(open_log(f), 0); /* its LIFE has the place and the length of what was torn */
 	assert_int_equal(f->count, 1);
 	kv_log_close(&f->log);
@@ -360,6 +370,8 @@ static void damage_before_the_last_segment_is_told(void **state)
 	bytes = load(f, 0, data);
 	data[bytes - 1] ^= 1;
 	store(f, 0, data, bytes);
+	lose_the_mark(f);
+	f->config.member_count = 3;
 	assert_int_equal(open_log(f), 0);
 	assert_true(f->log.damaged);
 	kv_log_close(&f->log);
@@ -387,7 +399,8 @@ static void the_end_of_each_process_is_known(void **state)
 		assert_int_equal(kv_log_end_of(&f->log, life + 1), 0);
 		if (life == 2) { /* from within this life on */
 			kv_log_drop(&f->log, f->log.segments[f->log.segment_count - 1].position);
-			append(f, 10, 100);
+			for (uint64_t i = 10; i < 14; i++)
+				append(f, i, 100);
 			assert_true(f->log.segments[0].position > ends[1]);
 			ends[life] = f->log.end;
 		}
@@ -411,6 +424,7 @@ static void a_process_that_an_older_log_lacks_has_no_end(void **state)
 	assert_int_equal(open_log(f), 0);
 	kv_log_close(&f->log);
 	store(f, 0, older, bytes);
+	lose_the_mark(f); /* it is older too */
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(open_log(f), 0);
 		assert_int_equal(kv_log_end_of(&f->log, 1), 2 * LOG_UNIT);

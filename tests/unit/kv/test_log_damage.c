@@ -1,0 +1,327 @@
+/* Damage of a store's log, which is never taken for a torn end (R-D1, R-D2, R-D5). */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "kv/log.h"
+
+#define SECOND 1000000000ull
+
+struct fixture {
+	struct hf_loop *loop;
+	struct hf_kv_config config;
+	struct log log;
+	struct hf_error error;
+	uint64_t incarnation, newest;
+	unsigned records, wipes;
+	char directory[64];
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = *state = calloc(1, sizeof(*f));
+
+	if (f == NULL || hf_loop_create(hf_env_host(), &f->loop) != 0)
+		return -1;
+	snprintf(f->directory, sizeof(f->directory), "/tmp/test-kv-damage-XXXXXX");
+	if (mkdtemp(f->directory) == NULL)
+		return -1;
+	f->config.medium = HF_KV_FILE;
+	f->config.segment_bytes = 2000;
+	f->config.member_count = 1;
+	snprintf(f->config.cluster, sizeof(f->config.cluster), "test");
+	snprintf(f->config.log, sizeof(f->config.log), "%s/kv", f->directory);
+	return 0;
+}
+
+static void remove_file(const char *name, void *context)
+{
+	const struct fixture *f = context;
+	char path[HF_KV_PATH_BYTES + 64];
+
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, name);
+	unlink(path);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	hf_loop_destroy(f->loop);
+	(void)hf_dir_list(hf_env_host(), f->config.log, remove_file, f);
+	rmdir(f->config.log);
+	rmdir(f->directory);
+	free(f);
+	return 0;
+}
+
+static int read_entries(void *context, const struct log_entry *entries, const uint64_t *positions, unsigned count,
+	struct hf_error *error)
+{
+	struct fixture *f = context;
+
+	(void)positions, (void)error;
+	for (unsigned i = 0; i < count; i++) {
+		f->records += entries[i].kind == LOG_WRITE;
+		f->wipes += entries[i].kind == LOG_WIPE;
+		if (entries[i].kind == LOG_WRITE)
+			f->newest = entries[i].ts.version;
+	}
+	return 0;
+}
+
+static int open_log(struct fixture *f)
+{
+	f->records = f->wipes = 0;
+	return kv_log_open(&f->log, f->loop, &f->config, "a", ++f->incarnation, read_entries, f, &f->error);
+}
+
+static void append(struct fixture *f, unsigned count)
+{
+	uint8_t value[200];
+
+	memset(value, 0xa5, sizeof(value));
+	for (unsigned i = 1; i <= count; i++) {
+		struct log_entry entry = {.kind = LOG_WRITE,
+			.ts = {.version = i},
+			.key = (const uint8_t *)"key",
+			.key_bytes = 3,
+			.value = value,
+			.value_bytes = sizeof(value)};
+
+		(void)kv_log_append(&f->log, &entry);
+		assert_true(kv_log_turn(&f->log));
+		while (f->log.flushing)
+			(void)hf_loop_turn(f->loop, SECOND);
+	}
+}
+
+/* As a kill does: the mark is not closed, no flush is under way. */
+static void kill_log(struct fixture *f)
+{
+	f->log.failed = -ECANCELED;
+	kv_log_close(&f->log);
+}
+
+struct names {
+	char list[64][40];
+	unsigned count;
+};
+
+static void add_name(const char *name, void *context)
+{
+	struct names *names = context;
+
+	if (strncmp(name, "log-", 4) == 0 && names->count < 64)
+		snprintf(names->list[names->count++], 40, "%.39s", name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static struct names segments_of(const struct fixture *f)
+{
+	struct names names = {.count = 0};
+
+	assert_int_equal(hf_dir_list(hf_env_host(), f->config.log, add_name, &names), 0);
+	qsort(names.list, names.count, sizeof(names.list[0]), by_name);
+	return names;
+}
+
+enum how { FLIP, ZEROED, TRUNCATED, MISSING, HOWS };
+enum where { HEAD, MIDDLE, TAIL, PLACES };
+
+static long place_of(enum where where, long bytes)
+{
+	return where == HEAD ? 70 : where == MIDDLE ? bytes / 2 : bytes - 20;
+}
+
+static void damage(const struct fixture *f, const char *name, enum how how, enum where where)
+{
+	static const char zeros[512];
+	char path[HF_KV_PATH_BYTES + 64];
+	struct stat status;
+	FILE *file;
+	long at;
+	int c;
+
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, name);
+	assert_int_equal(stat(path, &status), 0);
+	at = place_of(where, (long)status.st_size);
+	if (how == MISSING) {
+		assert_int_equal(unlink(path), 0);
+		return;
+	}
+	if (how == TRUNCATED) {
+		assert_int_equal(truncate(path, at), 0);
+		return;
+	}
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	fseek(file, at, SEEK_SET);
+	if (how == ZEROED) {
+		fwrite(zeros, 1, where == TAIL ? 20 : sizeof(zeros), file);
+	} else {
+		c = fgetc(file);
+		fseek(file, at, SEEK_SET);
+		fputc(c ^ 0x10, file);
+	}
+	fclose(file);
+}
+
+/* All bytes of the directory, by name, but for the mark, whose process has written there. */
+static void add_bytes(const char *name, void *context)
+{
+	struct fixture *f = context;
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+	int c;
+
+	if (strcmp(name, "synced") == 0 || strcmp(name, "lock") == 0)
+		return;
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, name);
+	file = fopen(path, "r");
+	while ((c = fgetc(file)) != EOF)
+		f->newest = f->newest * 31 + (uint64_t)c;
+	fclose(file);
+}
+
+static uint64_t digest(struct fixture *f)
+{
+	f->newest = 0;
+	assert_int_equal(hf_dir_list(hf_env_host(), f->config.log, add_bytes, f), 0);
+	return f->newest;
+}
+
+static void make_log(struct fixture *f, bool in_order)
+{
+	assert_int_equal(open_log(f), 0);
+	append(f, 20);
+	if (in_order)
+		kv_log_close(&f->log);
+	else
+		kill_log(f);
+}
+
+static void clear(struct fixture *f)
+{
+	(void)hf_dir_list(hf_env_host(), f->config.log, remove_file, f);
+}
+
+/* Each file, in each way, at each place, after a kill and after an orderly stop. */
+static void a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte(void **state)
+{
+	struct fixture *f = *state;
+	unsigned tried = 0;
+
+	for (unsigned in_order = 0; in_order < 2; in_order++)
+		for (unsigned file = 0; file < 3; file++)
+			for (enum how how = 0; how < HOWS; how++)
+				for (enum where where = 0; where < PLACES; where++, tried++) {
+					struct names names;
+					uint64_t before;
+
+					make_log(f, in_order != 0);
+					names = segments_of(f);
+					assert_true(names.count >= 3);
+					damage(f, names.list[file == 2 ? names.count - 1 : file], how, where);
+					before = digest(f);
+					assert_int_equal(open_log(f), -EBADMSG);
+					assert_non_null(strstr(f->error.text, "log-"));
+					assert_non_null(strstr(f->error.text, "No file was changed"));
+					kv_log_close(&f->log);
+					assert_int_equal(digest(f), before);
+					assert_int_equal(open_log(f), -EBADMSG); /* and again */
+					kv_log_close(&f->log);
+					clear(f);
+				}
+	assert_int_equal(tried, 72);
+}
+
+/* R-D5: what is lost is WIPEd, so it is no new member, also when the process ends at once. */
+static void a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new(void **state)
+{
+	struct fixture *f = *state;
+	struct names names;
+	uint64_t end;
+
+	f->config.member_count = 3;
+	make_log(f, false);
+	end = f->log.end;
+	names = segments_of(f);
+	damage(f, names.list[names.count - 1], FLIP, TAIL);
+	assert_int_equal(open_log(f), 0);
+	assert_true(f->log.damaged);
+	assert_true(f->log.segments[0].position >= end);
+	kill_log(f);
+	assert_int_equal(open_log(f), 0);
+	assert_false(f->log.damaged);
+	assert_int_equal(f->records, 0);
+	assert_int_equal(f->wipes, 1);
+	kv_log_close(&f->log);
+}
+
+/* Behind the mark: a flush that was under way. */
+static void a_torn_end_is_cut_and_kept_beside(void **state)
+{
+	static const char torn[] = "half an entry";
+	struct fixture *f = *state;
+	char path[HF_KV_PATH_BYTES + 64];
+	struct names names;
+	struct stat status;
+	FILE *file;
+
+	make_log(f, false);
+	names = segments_of(f);
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, names.list[names.count - 1]);
+	file = fopen(path, "a");
+	fwrite(torn, 1, sizeof(torn), file);
+	fclose(file);
+	assert_int_equal(open_log(f), 0);
+	assert_false(f->log.damaged);
+	assert_int_equal(f->records, 20);
+	kv_log_close(&f->log);
+	snprintf(path, sizeof(path), "%s/cut-%s", f->config.log, names.list[names.count - 1] + strlen("log-"));
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(status.st_size, sizeof(torn));
+}
+
+/* Segments that were dropped in order are not missing. */
+static void a_log_whose_first_segments_were_dropped_is_whole(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_log(f), 0);
+	append(f, 20);
+	kv_log_drop(&f->log, f->log.segments[2].position);
+	append(f, 8);
+	assert_int_equal(f->log.segments[0].position, f->log.drop_before);
+	kill_log(f);
+	assert_int_equal(open_log(f), 0);
+	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_torn_end_is_cut_and_kept_beside, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_log_whose_first_segments_were_dropped_is_whole, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests_name("log-damage", tests, NULL, NULL);
+}
