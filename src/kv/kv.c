@@ -135,6 +135,12 @@ static int check_times(const struct hf_kv *kv, struct hf_error *error)
 		(own ? 1 : COUNCIL_SUSPECT_PART) * (double)silence_ns / 1e6);
 }
 
+/* What one member alone has lives on its disk, or nowhere. */
+static uint32_t default_min_members(const struct hf_kv_config *config)
+{
+	return config->member_count == 1 && config->log[0] != '\0' ? 1 : MIN_MEMBERS;
+}
+
 /* Below min_members a store may be read. */
 static void tell_too_few(const struct hf_kv *kv)
 {
@@ -183,7 +189,7 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
 	kv->config.suspect_ns = or_default(config->suspect_ns, kv->config.lease_ns / COUNCIL_SUSPECT_PART);
 	kv->config.cold_wait_ns = or_default(config->cold_wait_ns, COUNCIL_COLD_LEASES * kv->config.lease_ns);
-	kv->config.min_members = (uint32_t)or_default(config->min_members, MIN_MEMBERS);
+	kv->config.min_members = (uint32_t)or_default(config->min_members, default_min_members(config));
 	kv->config.segment_bytes = or_default(config->segment_bytes, SEGMENT_BYTES);
 	while (kv->incarnation == 0)
 		hf_env_entropy(kv->env, &kv->incarnation, sizeof(kv->incarnation));

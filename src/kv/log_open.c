@@ -357,13 +357,12 @@ static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_
 	describe(scan, proof, where, sizeof(where));
 	if (log->config->member_count <= 1)
 		return hf_error_set(error, -EBADMSG,
-			"kv: %.400s, although it was in the log: the log is damaged. No file was changed. Repair the "
-			"disk, or "
-			"restore %.300s from a backup; without one, move it away: the store begins empty then",
-			where, log->config->log);
-	log_error("kv: %s, although it was in the log: the log is damaged. Its files are kept as " DAMAGED
-		  "*; this member copies "
-		  "all records from the others",
+			"kv: the log is damaged: %.200s, although it was in the log. No file was changed. Repair the "
+			"disk or "
+			"restore a backup; without one, move the directory away: the store begins empty then",
+			where);
+	log_error("kv: the log is damaged: %s, although it was in the log; its files are kept as " DAMAGED
+		  "*, and all records are copied from the other members",
 		where);
 	rc = set_aside(scan, proof);
 	return rc == 0 ? 0 : set_unread(log, rc, error);
