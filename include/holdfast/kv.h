@@ -65,10 +65,9 @@ struct hf_kv_config {
 	uint64_t lease_ns;     /* a member that is silent for this long is excluded; 0: 100 ms */
 	uint64_t suspect_ns;   /* and is suspected after this time, more than a fifth of the lease; 0: half of it */
 	uint64_t cold_wait_ns; /* after the end of all members the first ones wait for the others; 0: 20 leases */
-	uint32_t
-		min_members; /* with fewer live members, shadows included, writes are refused; 0: 2, or 1 for one with a log */
-	uint64_t replay_ns; /* a write that its coordinator has not completed by then is replayed; 0: 50 ms */
-	uint64_t budget_ns; /* the longest time that an operation waits; 0: 5 s */
+	uint32_t min_members;  /* with fewer live members writes are refused; 0: 2, or 1 for one member with a log */
+	uint64_t replay_ns;    /* a write that its coordinator has not completed by then is replayed; 0: 50 ms */
+	uint64_t budget_ns;    /* the longest time that an operation waits; 0: 5 s */
 };
 
 /* The section "kv" of a configuration file (docs/configuration.md); fills config_out with the defaults. */

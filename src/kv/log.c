@@ -226,8 +226,8 @@ static void flush_done(struct hf_work *work, int rc)
 	memmove(log->segments, log->segments + flush->removed_count, log->segment_count * sizeof(*log->segments));
 }
 
-/* Segments go when both records of the mark, on the disk, say that the log begins behind them: else they would be missing
- * after a loss of power. */
+/* Segments go when both records of the mark, on the disk, say that the log begins behind them: else they would be
+ * missing after a loss of power. */
 static void prepare_mark(struct log *log)
 {
 	struct log_mark_state *mark = &log->beside;
