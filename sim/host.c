@@ -19,6 +19,7 @@
 #define PREEMPT_NS_MAX 200000u
 #define DEVICE_TIMES   20u /* a step at a device is torn as often as so many others, of which there are many more */
 #define TEAR_SHIFT_MAX 8u  /* uniform in the exponent */
+#define LATE_SPREAD    32u
 #define SLEEP_FOREVER  UINT64_MAX
 
 struct actor_thread {
@@ -257,11 +258,24 @@ void sim_io_changed(struct sim_io *io)
 
 /* ---- actors ---- */
 
+/* From time to time another program gets the core. */
+static void lose_core(struct world_waiter *actor)
+{
+	struct world *world = process_world(actor->process);
+
+	if (actor->nic || actor->worker || world->now_ns < actor->core_until_ns)
+		return;
+	actor->busy_until_ns = world->now_ns + world_range(world, world->late_ns_max / LATE_SPREAD, world->late_ns_max);
+	actor->core_until_ns = actor->busy_until_ns + world_range(world, 0, world->late_ns_max);
+}
+
 static void schedule_turn(struct world_waiter *actor, uint64_t delay_ns)
 {
 	struct world *world = process_world(actor->process);
 	uint64_t at_ns;
 
+	if (world->late_ns_max > 0)
+		lose_core(actor);
 	if (world_chance(world, PREEMPT_PPM))
 		delay_ns += world_range(world, 0, PREEMPT_NS_MAX);
 	at_ns = (actor->busy_until_ns > world->now_ns ? actor->busy_until_ns : world->now_ns) + delay_ns;

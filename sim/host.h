@@ -74,7 +74,8 @@ struct world_waiter {
 	struct list watched; /* struct sim_io */
 	struct world_event turn;
 	uint64_t sleep_ns;      /* what the loop asked for in its last wait */
-	uint64_t busy_until_ns; /* a worker's: when the call that blocks it returns */
+	uint64_t busy_until_ns; /* when the call that blocks a worker returns, or a core is free */
+	uint64_t core_until_ns; /* then another program gets it */
 	bool nic, worker, in_turn, deferred;
 	unsigned number;
 };

@@ -81,6 +81,7 @@ struct world {
 	uint64_t faults[FAULT_KINDS]; /* injected so far */
 	uint32_t tears_ppm;           /* of steps within a turn, between which time passes: host.h */
 	uint64_t tear_ns_max;         /* how much */
+	uint64_t late_ns_max;         /* on busy machines a process waits for a core, for so long at most; 0: never */
 	unsigned violations;
 	char violation[WORLD_VIOLATION_BYTES]; /* the first one */
 };

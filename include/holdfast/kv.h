@@ -62,9 +62,10 @@ struct hf_kv_config {
 	bool ordered;       /* keys are kept in order, for HFSCAN; each new key costs time */
 	enum hf_kv_recovery recovery;
 	uint32_t store_mb;     /* MiB for records; 0: 256. Below 32 a record of 1 MiB may find no room at a member */
-	uint64_t lease_ns;     /* a member that is silent for this long is excluded; 0: 100 ms */
+	enum hf_cores cores;   /* decides the defaults of lease_ns and cold_wait_ns */
+	uint64_t lease_ns;     /* a member that is silent for this long is excluded; 0: 100 ms, or 2 s (shared) */
 	uint64_t suspect_ns;   /* and is suspected after this time, more than a fifth of the lease; 0: half of it */
-	uint64_t cold_wait_ns; /* after the end of all members the first ones wait for the others; 0: 20 leases */
+	uint64_t cold_wait_ns; /* after the end of all members the first ones wait; 0: 20 leases; of 2 s, 2 */
 	uint32_t min_members;  /* with fewer live members writes are refused; 0: 2, or 1 for one member with a log */
 	uint64_t replay_ns;    /* a write that its coordinator has not completed by then is replayed; 0: 50 ms */
 	uint64_t budget_ns;    /* the longest time that an operation waits; 0: 5 s */

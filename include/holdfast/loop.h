@@ -8,6 +8,13 @@
 
 #include <holdfast/env.h>
 
+/* Whether a process has its cores for itself, or shares them with programs that compute: for a service, the times that
+ * it gives others before it takes them to be dead. */
+enum hf_cores {
+	HF_CORES_OWNED,
+	HF_CORES_SHARED,
+};
+
 enum hf_poll {
 	HF_IDLE, /* there was no work */
 	HF_BUSY, /* there was work: poll again soon */
@@ -18,6 +25,11 @@ void hf_loop_destroy(struct hf_loop *loop); /* NULL is legal; everything attache
 
 struct hf_env *hf_loop_env(struct hf_loop *loop);
 uint64_t hf_loop_now_ns(struct hf_loop *loop); /* time at the start of this turn: free to read */
+
+/* That time less the loop's own gaps, in which its thread had no core or its program did not turn it. The silence of
+ * others is measured with it. Never with it: a lease that this side holds or waits for, a device, a fence. */
+uint64_t hf_loop_attended_ns(struct hf_loop *loop);
+uint64_t hf_loop_gaps_ns(struct hf_loop *loop); /* the sum of the gaps so far */
 
 /* Runs until hf_loop_stop. */
 void hf_loop_run(struct hf_loop *loop);

@@ -65,6 +65,7 @@ struct hf_node_config {
 	struct hf_addr http;        /* where status and metrics are served; no family: nowhere */
 	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
 	enum hf_evidence evidence;  /* likewise */
+	enum hf_cores cores;        /* decides the default of heartbeat_ns */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
 	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
 	uint64_t failback_ns;       /* traffic returns to the primary after it was up for this time; 0: 200 ms */

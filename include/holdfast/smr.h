@@ -51,8 +51,9 @@ struct hf_smr_config {
 	const struct hf_smr_member *members; /* the founding members, with this one; or the known members */
 	unsigned member_count;
 	enum hf_smr_preset preset;
-	uint64_t pulse_ns;  /* interval of the READs of the other members' public words */
-	uint64_t silent_ns; /* a member that does not answer for this long has failed */
+	enum hf_cores cores; /* HF_CORES_SHARED: HF_SMR_CALM has a pulse of 50 ms, silent and stuck 1 s, patience 2 s */
+	uint64_t pulse_ns;   /* interval of the READs of the other members' public words */
+	uint64_t silent_ns;  /* a member that does not answer for this long has failed */
 	/* A leader lets others lead when it, or its own disk, has not got on with a proposal for this long. */
 	uint64_t stuck_ns;
 	uint64_t patience_ns; /* a follower that stands still for this long, and holds others up, is left behind */

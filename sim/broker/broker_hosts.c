@@ -163,6 +163,7 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 	struct broker_config *config = &broker->config;
 
 	broker_config_default(config);
+	config->cores = HF_CORES_OWNED;
 	config->node_id = (int32_t)broker->index + 1;
 	config->listeners = (struct broker_endpoints){.at = {{.name = "PLAINTEXT", .port = 9092}}, .count = 1};
 	snprintf(config->listeners.at[0].host, sizeof(config->listeners.at[0].host), "10.0.0.%u", broker->index + 1);

@@ -165,6 +165,7 @@ void rdma_sim_configure(struct rdma_sim_broker *broker)
 	struct broker_config *config = &broker->config;
 
 	broker_config_default(config);
+	config->cores = HF_CORES_OWNED;
 	config->node_id = (int32_t)broker->end.index + 1;
 	config->listeners = (struct broker_endpoints){.at = {{.name = "PLAINTEXT", .port = 9092}}, .count = 1};
 	snprintf(

@@ -121,6 +121,7 @@ struct kv_cluster {
 	struct registers registers[KV_REGISTERS];
 	struct linear counters[KV_COUNTERS];
 	uint64_t values; /* given out so far */
+	enum hf_cores cores;
 	uint64_t node_budget_ns, op_budget_ns, replay_ns, lease_ns;
 	enum kv_keep keep;
 	enum hf_kv_recovery recovery;

@@ -280,7 +280,8 @@ static struct hf_addr address_of(const struct kv_cluster *all, unsigned node, un
 
 static void configure_node(const struct kv_node *node, struct hf_node_config *config)
 {
-	*config = (struct hf_node_config){.rail_count = KV_RAILS, .policy = HF_POLICY_VARUNA};
+	*config =
+		(struct hf_node_config){.rail_count = KV_RAILS, .policy = HF_POLICY_VARUNA, .cores = node->all->cores};
 	if (!node->all->standard) {
 		config->heartbeat_ns = HEARTBEAT_NS;
 		config->heartbeat_misses = 4;
@@ -303,6 +304,7 @@ static void configure_store(const struct kv_cluster *all, struct hf_kv_config *c
 		.store_mb = 1,
 		.missed_mb = 1,
 		.missed_entries = all->missed_entries,
+		.cores = all->cores,
 		.lease_ns = all->lease_ns,
 		.replay_ns = all->replay_ns,
 		.budget_ns = all->op_budget_ns,

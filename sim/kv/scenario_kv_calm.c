@@ -1,6 +1,7 @@
 /* One fault while all is well, at the defaults, in virtual time: only the protocol counts.
  *
  *   kv-failover   a member's process is killed: how long the others answer no write
+ *   kv-late       all members wait for a core, for hundreds of milliseconds, again and again: nobody is excluded
  *   kv-takeovers  the same with a lease that lasts longer than any member decides who is one
  *   kv-leave      a member leaves, or its process is killed and replaced at once: nobody waits for the end of its lease
  *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
@@ -25,6 +26,9 @@
 #define LONG_LEASE_NS (1 * NS_S)
 #define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
 #define STANDS_NS     (40 * NS_MS)  /* at least: another one decides */
+
+#define LATE_NS_MAX (350 * NS_MS) /* of three processes beside four that compute, on two cores */
+#define LATE_FOR_NS (20 * NS_S)
 
 #define LEAVES  4u
 #define AWAY_NS (200 * NS_MS) /* at most */
@@ -399,6 +403,36 @@ static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns,
 	free(all);
 }
 
+/* No member is excluded, and no operation fails. */
+static void wait_for_cores(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	uint64_t epoch = epoch_of(&all->nodes[0]);
+
+	world->late_ns_max = LATE_NS_MAX;
+	world_run_until(world, world->now_ns + LATE_FOR_NS);
+	world->late_ns_max = 0;
+	world_run_until(world, world->now_ns + LATE_NS_MAX);
+	for (unsigned i = 0; i < all->count; i++)
+		if (epoch_of(&all->nodes[i]) != epoch)
+			world_violate(world, "late", "there is another epoch, and no member had failed");
+}
+
+/* On the defaults for shared cores. */
+static void run_late(struct world *world, struct outcome *outcome)
+{
+	struct kv_cluster *all = calloc(1, sizeof(*all));
+
+	ensure(all != NULL);
+	kv_calm_set_up(all, world, outcome, 0, KV_KEEP_NOTHING);
+	all->cores = HF_CORES_SHARED;
+	if (kv_calm_begin(all))
+		wait_for_cores(all);
+	all->stopping = true;
+	kv_nodes_free(all);
+	free(all);
+}
+
 static void run_failover(struct world *world, struct outcome *outcome)
 {
 	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, kill_in_calm);
@@ -439,6 +473,13 @@ const struct scenario scenario_kv_failover = {
 	.only_when_named = true,
 	.what = "stores of three to five nodes with their defaults, of which one is killed: writes go on in time",
 	.run = run_failover,
+};
+
+const struct scenario scenario_kv_late = {
+	.name = "kv-late",
+	.only_when_named = true, /* few seeds suffice: nothing may happen */
+	.what = "stores on busy machines, whose members wait for a core now and then: nobody is excluded",
+	.run = run_late,
 };
 
 const struct scenario scenario_kv_takeovers = {

@@ -310,6 +310,10 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 		.budget_ns = BUDGET_NS,
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT};
+	if (member->sim->config.cores == HF_CORES_SHARED) {
+		config->cores = HF_CORES_SHARED;
+		config->heartbeat_ns = config->budget_ns = 0;
+	}
 	snprintf(config->name, sizeof(config->name), "%s", member->endpoint.host.name);
 	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
 		struct hf_addr address = address_of(member, i, 0);

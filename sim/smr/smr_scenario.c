@@ -30,6 +30,8 @@
 #define TORN_WAIT_NS     (30 * NS_MS)
 #define WAL_BYTES_MIN    (1u << 10)
 #define WAL_BYTES_MAX    (64u << 10)
+#define LATE_NS_MAX      (350 * NS_MS) /* of three processes beside four that compute, on two cores */
+#define LATE_FOR_NS      (20 * NS_S)
 #define SLOW_CALL_NS_MIN (3 * NS_MS)
 #define SLOW_CALL_NS_MAX (30 * NS_MS)
 #define HANGS_PPM        500000u
@@ -382,6 +384,41 @@ const struct scenario scenario_smr_calm = {
 	.only_when_named = true, /* few seeds suffice: nothing may happen */
 	.what = "a replicated log with the preset `calm` under load, which may lose a rail: nobody else leads",
 	.run = run_calm,
+};
+
+/* On the defaults for shared cores. */
+static void run_late(struct world *world, struct outcome *outcome)
+{
+	struct smr_sim *sim = calloc(1, sizeof(*sim));
+	struct process *processes[SMR_SIM_MEMBERS_MAX];
+
+	ensure(sim != NULL);
+	set_up(sim, world, outcome, 3);
+	configure(sim, CALM);
+	sim->config.cores = HF_CORES_SHARED;
+	for (unsigned i = 0; i < sim->count; i++)
+		processes[i] = sim->members[i].endpoint.process;
+	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
+	for (unsigned i = 0; i < sim->count; i++)
+		process_start(sim->members[i].endpoint.process);
+	run_until_led(sim);
+	world->late_ns_max = LATE_NS_MAX;
+	world_run_until(world, world->now_ns + LATE_FOR_NS);
+	world->late_ns_max = 0;
+	run_until_alive(sim);
+	run_until_settled(sim);
+	if (world->violations == 0 && sim->led != 1)
+		world_violate(world, "late", "%u members led in turn, and none had failed", sim->led);
+	outcome->failovers += sim->led - 1;
+	tear_down(sim);
+	free(sim);
+}
+
+const struct scenario scenario_smr_late = {
+	.name = "smr-late",
+	.only_when_named = true, /* few seeds suffice: nothing may happen */
+	.what = "a replicated log on busy machines, whose members wait for a core now and then: nobody else leads",
+	.run = run_late,
 };
 
 static void run_plain(struct world *world, struct outcome *outcome)

@@ -356,6 +356,7 @@ int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_
 	broker->loop = loop;
 	broker->node = node;
 	broker->config = *config;
+	broker_config_settle(&broker->config);
 	list_init(&broker->connections);
 	list_init(&broker->ready);
 	broker_config_topic_defaults(config, &broker->defaults);

@@ -8,14 +8,23 @@
 #define HOUR_MS        3600000ull
 #define QUEUED_BYTES   (256u << 20)
 
+void broker_config_settle(struct broker_config *config)
+{
+	bool shared = config->cores == HF_CORES_SHARED;
+
+	if (config->session_ns == 0)
+		config->session_ns = shared ? 3000000000ull : 500000000ull;
+	if (config->heartbeat_ns == 0)
+		config->heartbeat_ns = shared ? 250000000ull : 50000000ull;
+}
+
 void broker_config_default(struct broker_config *config)
 {
 	*config = (struct broker_config){
 		.auto_create_topics = true,
 		.delete_topics = true,
 		.num_partitions = 1,
-		.session_ns = 500000000ull,
-		.heartbeat_ns = 50000000ull,
+		.cores = HF_CORES_SHARED,
 		.lag_ns = 10000000000ull,
 		.replication_factor = 1,
 		.offsets_replication_factor = 3,
@@ -145,6 +154,8 @@ static const char *const timestamp_types[] = {"CreateTime", "LogAppendTime", NUL
 #define INTO(member) HF_CONFIG_INTO(struct broker_config, member)
 #define LIMIT        .type = HF_CONFIG_PARSED, .parse = parse_limit, .expected = "a whole number, or -1 for no limit"
 
+static const char *const cores[] = {[HF_CORES_OWNED] = "owned", [HF_CORES_SHARED] = "shared", NULL};
+
 static const struct hf_config_key keys[] = {
 	{"node.id", HF_CONFIG_NUMBER, INTO(node_id), .required = true, .min = 0, .max = INT32_MAX},
 	{"listeners", HF_CONFIG_PARSED, INTO(listeners), .required = true, .parse = parse_endpoints,
@@ -157,6 +168,7 @@ static const struct hf_config_key keys[] = {
 	{"num.partitions", HF_CONFIG_NUMBER, INTO(num_partitions), .min = 1, .max = 10000},
 	{"controller.quorum.voters", HF_CONFIG_PARSED, INTO(voters), .parse = parse_voters,
 		.expected = "a list of ID@HOST:PORT, at most 7 brokers with up to 4 addresses each"},
+	{"cores", HF_CONFIG_CHOICE, INTO(cores), .choices = cores},
 	{"broker.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_ns)},
 	{"broker.heartbeat.interval.ms", HF_CONFIG_MILLISECONDS, INTO(heartbeat_ns)},
 	{"replica.lag.time.max.ms", HF_CONFIG_MILLISECONDS, INTO(lag_ns)},
@@ -205,12 +217,14 @@ static bool is_voter(const struct broker_config *config)
 static const char *check(const void *out)
 {
 	const struct broker_config *config = out;
+	struct broker_config settled = *config;
 
+	broker_config_settle(&settled);
 	if (config->advertised.count > 0 && config->advertised.count != config->listeners.count)
 		return "broker: advertised.listeners has not as many entries as listeners";
 	if (config->voters.count > 0 && !is_voter(config))
 		return "broker: controller.quorum.voters has no entry for node.id";
-	if (config->session_ns < 4 * config->heartbeat_ns)
+	if (settled.session_ns < 4 * settled.heartbeat_ns)
 		return "broker: broker.session.timeout.ms is less than four times broker.heartbeat.interval.ms";
 	if (config->queued_max_bytes > 0 && config->queued_max_bytes < config->request_max_bytes)
 		return "broker: queued.max.request.bytes is less than socket.request.max.bytes";

@@ -39,6 +39,7 @@ struct broker_config {
 	bool auto_create_topics, delete_topics, unclean_election;
 	int32_t num_partitions;
 	struct broker_voters voters;
+	enum hf_cores cores; /* decides the defaults of session_ns and heartbeat_ns */
 	uint64_t session_ns, heartbeat_ns, lag_ns;
 	int16_t replication_factor, offsets_replication_factor;
 	int64_t min_insync_replicas;
@@ -59,6 +60,8 @@ struct broker_config {
 
 /* Kafka's defaults. */
 void broker_config_default(struct broker_config *config);
+/* The times that are 0 get their defaults. */
+void broker_config_settle(struct broker_config *config);
 /* To be read with others by hf_config_load, over defaults. */
 struct hf_config_section broker_config_section(struct broker_config *config);
 /* What the requests of all clients may take; UINT64_MAX: no limit. */

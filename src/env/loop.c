@@ -9,6 +9,9 @@
  * While pollers find work the waiter is asked once per IO_CHECK_NS only: its system call costs more than most polls.
  * In a turn that is hurried it is not asked at all.
  *
+ * A gap is time in a turn, or lateness behind the planned wake, beyond GAP_NS: the thread had no core, or the program
+ * did not come. Attended time is the time less the gaps (R-G1). After a gap sockets are read first.
+ *
  * A yield gives a slice of the core away, to programs of the lowest priority too, and takes milliseconds where such a
  * program computes. A thread that wakes gets the core from it at once. So a loop that lost a yield sleeps instead of
  * spinning, for longer each time that it finds the program still there. */
@@ -24,6 +27,8 @@
 
 #define IO_CHECK_NS 5000u
 
+#define GAP_NS 1000000u
+
 #define LOST_NS       400000u /* a yield that lasts longer is lost */
 #define SHARED_NS_MIN 10000000u
 #define SHARED_NS_MAX 640000000u
@@ -35,11 +40,14 @@ struct hf_loop {
 	struct hf_poller *next_poll; /* the poller after the one being called, which may remove either */
 	struct timers timers;
 	uint64_t now_ns;
+	uint64_t planned_ns; /* when the clock was read, or is, once a sleep is over */
+	uint64_t gaps_ns;    /* all of them */
 	uint64_t spin_ns;
 	uint64_t busy_at_ns, io_checked_ns;
 	uint64_t shared_ns, shared_until_ns; /* the core is, with a program that does not yield */
 	bool now_stale;                      /* a sleep lies between now_ns and the present */
 	bool busy;                           /* this turn found work */
+	bool gapped;                         /* since sockets were read */
 	bool again;                          /* it did not, but a quiet timer fired after the pollers were polled */
 	bool hurried;                        /* and the program waits for its end */
 	bool in_turn;
@@ -57,7 +65,7 @@ int hf_loop_create(struct hf_env *env, struct hf_loop **loop_out)
 	loop->env = env;
 	loop->spin_ns = env->ops->spin_ns;
 	loop->pollers.next = loop->pollers.prev = &loop->pollers;
-	loop->now_ns = loop->busy_at_ns = hf_env_now_ns(env);
+	loop->now_ns = loop->busy_at_ns = loop->planned_ns = hf_env_now_ns(env);
 	error = env->ops->waiter_open(env, loop, &loop->waiter);
 	if (error != 0) {
 		free(loop);
@@ -84,13 +92,33 @@ struct hf_env *hf_loop_env(struct hf_loop *loop)
 	return loop->env;
 }
 
+static void read_clock(struct hf_loop *loop)
+{
+	loop->now_ns = hf_env_now_ns(loop->env);
+	loop->now_stale = false;
+	if (loop->now_ns > loop->planned_ns && loop->now_ns - loop->planned_ns > GAP_NS) {
+		loop->gaps_ns += loop->now_ns - loop->planned_ns - GAP_NS;
+		loop->gapped = true;
+	}
+	loop->planned_ns = loop->now_ns;
+}
+
 uint64_t hf_loop_now_ns(struct hf_loop *loop)
 {
-	if (loop->now_stale) {
-		loop->now_ns = hf_env_now_ns(loop->env);
-		loop->now_stale = false;
-	}
+	if (loop->now_stale)
+		read_clock(loop);
 	return loop->now_ns;
+}
+
+uint64_t hf_loop_gaps_ns(struct hf_loop *loop)
+{
+	(void)hf_loop_now_ns(loop);
+	return loop->gaps_ns;
+}
+
+uint64_t hf_loop_attended_ns(struct hf_loop *loop)
+{
+	return hf_loop_now_ns(loop) - loop->gaps_ns;
 }
 
 void hf_loop_run(struct hf_loop *loop)
@@ -281,26 +309,47 @@ static bool waiter_is_due(const struct hf_loop *loop, uint64_t wait_ns)
 	       loop->now_ns - loop->io_checked_ns >= IO_CHECK_NS;
 }
 
+/* The time of the turn up to here counts, too. */
+static void plan_sleep(struct hf_loop *loop, uint64_t wait_ns)
+{
+	read_clock(loop);
+	loop->planned_ns = loop->now_ns + wait_ns < loop->now_ns ? UINT64_MAX : loop->now_ns + wait_ns;
+	loop->now_stale = true;
+}
+
+/* In the place of the wait at the end of the turn. */
+static bool read_after_gap(struct hf_loop *loop)
+{
+	if (!loop->gapped)
+		return false;
+	loop->gapped = false;
+	if (loop->env->ops->waiter_wait(loop->waiter, 0) > 0)
+		loop->busy = true;
+	return true;
+}
+
 enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 {
 	const struct world_ops *ops = loop->env->ops;
 	struct timers_fired fired;
 	uint64_t wait_ns;
+	bool read;
 
 	ensure(!loop->in_turn);
 	loop->in_turn = true;
-	loop->now_ns = hf_env_now_ns(loop->env);
-	loop->now_stale = false;
+	read_clock(loop);
 	loop->busy = loop->hurried = false;
+	read = read_after_gap(loop);
 	each_poller(loop, poll_one);
 	fired = timers_fire(&loop->timers, loop->now_ns);
 	if (fired.others > 0)
 		loop->busy = true;
 	loop->again = fired.quiet > 0;
-	wait_ns = sleep_ns(loop, max_sleep_ns);
-	if (waiter_is_due(loop, wait_ns)) {
+	wait_ns = read ? 0 : sleep_ns(loop, max_sleep_ns);
+	if (!read && waiter_is_due(loop, wait_ns)) {
 		loop->io_checked_ns = loop->now_ns;
-		loop->now_stale = wait_ns > 0;
+		if (wait_ns > 0)
+			plan_sleep(loop, wait_ns);
 		if (ops->waiter_wait(loop->waiter, wait_ns) > 0)
 			loop->busy = true;
 		else if (!loop->busy && wait_ns == 0)
@@ -318,9 +367,10 @@ uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns)
 
 	ensure(!loop->in_turn);
 	loop->in_turn = true;
-	loop->now_ns = hf_env_now_ns(loop->env);
+	read_clock(loop);
 	wait_ns = sleep_ns(loop, max_sleep_ns);
-	loop->now_stale = wait_ns > 0;
+	if (wait_ns > 0)
+		plan_sleep(loop, wait_ns);
 	loop->in_turn = false;
 	return wait_ns;
 }

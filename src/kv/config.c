@@ -15,6 +15,7 @@ static const struct hf_config_key member_keys[] = {
 };
 
 static const char *const recoveries[] = {"heal", "copy", "stop", NULL};
+static const char *const cores[] = {[HF_CORES_OWNED] = "owned", [HF_CORES_SHARED] = "shared", NULL};
 static const char *const media[] = {"file", "memory", NULL};
 
 static const struct hf_config_key kv_keys[] = {
@@ -28,6 +29,7 @@ static const struct hf_config_key kv_keys[] = {
 	{"log", HF_CONFIG_PATH, KV(log)},
 	{"medium", HF_CONFIG_CHOICE, KV(medium), .choices = media},
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 32, .max = 1u << 20},
+	{"cores", HF_CONFIG_CHOICE, KV(cores), .choices = cores},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"suspect_ms", HF_CONFIG_MILLISECONDS, KV(suspect_ns)},
 	{"cold_wait_ms", HF_CONFIG_MILLISECONDS, KV(cold_wait_ns)},
@@ -50,7 +52,7 @@ static const char *check(const void *out)
 
 struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out)
 {
-	*config_out = (struct hf_kv_config){0};
+	*config_out = (struct hf_kv_config){.cores = HF_CORES_SHARED};
 	snprintf(config_out->cluster, sizeof(config_out->cluster), "kv");
 	return (struct hf_config_section){.name = "kv",
 		.keys = kv_keys,

@@ -177,9 +177,10 @@ static void ask(struct hf_kv *kv)
 static bool is_silent(const struct hf_kv *kv, uint64_t now_ns)
 {
 	const struct copy *copy = &kv->copy;
+	uint64_t attended_ns = now_ns - hf_loop_gaps_ns(kv->loop);
 
-	return now_ns >= copy->heard_ns + COPY_SILENT_NS &&
-	       now_ns >= kv->council.reports[copy->buddy].heard_ns + COPY_SILENT_NS;
+	return attended_ns >= copy->heard_ns + COPY_SILENT_NS &&
+	       attended_ns >= kv->council.reports[copy->buddy].heard_ns + COPY_SILENT_NS;
 }
 
 static bool request(struct hf_kv *kv, uint64_t now_ns)
@@ -192,7 +193,7 @@ static bool request(struct hf_kv *kv, uint64_t now_ns)
 	if (!copy->active)
 		return false;
 	copy->number = ++kv->serial;
-	copy->heard_ns = now_ns;
+	copy->heard_ns = hf_loop_attended_ns(kv->loop);
 	copy->requested = false;
 	copy->asked = copy->answered = 0;
 	kv_recovery_asked(&kv->recovery, now_ns);
@@ -253,8 +254,8 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 
 	if (!copy->active || from != copy->buddy || message->write != copy->number)
 		return true; /* of a copy that was given up */
-	copy->heard_ns = hf_loop_now_ns(kv->loop);
-	kv_recovery_answered(&kv->recovery, copy->heard_ns);
+	copy->heard_ns = hf_loop_attended_ns(kv->loop);
+	kv_recovery_answered(&kv->recovery, hf_loop_now_ns(kv->loop));
 	if (!copy->requested) {
 		copy->answered++; /* in their order */
 		ask(kv);

@@ -248,7 +248,7 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 	struct council *council = &kv->council;
 	bool some = false;
 
-	kv_council_excuse_all(kv, now_ns);
+	kv_council_excuse_log(kv, now_ns);
 	if (council->smr_lost && !council->silent)
 		replace_replica(kv, now_ns);
 	if (council->leave == COUNCIL_DRAINS && list_empty(&kv->flights)) {
@@ -294,7 +294,8 @@ static int start_replica(struct hf_kv *kv, struct hf_error *error)
 		.id = (uint8_t)kv->view.self,
 		.members = members,
 		.member_count = kv->config.member_count,
-		.preset = HF_SMR_CALM};
+		.preset = HF_SMR_CALM,
+		.cores = kv->config.cores};
 
 	snprintf(directory, sizeof(directory), "%s/members", kv->config.log);
 	for (unsigned i = 0; i < kv->config.member_count; i++) {

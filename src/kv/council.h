@@ -23,6 +23,7 @@
 
 #define COUNCIL_ASKS           10u           /* in the time of a lease */
 #define COUNCIL_INSTALL_LEASES 3u            /* an epoch is installed within this many */
+#define COUNCIL_COLD_SHARED    2u            /* of them, where they are long because cores are shared */
 #define COUNCIL_COLD_LEASES    20u           /* by default, wait for the last members after all have ended */
 #define COUNCIL_BEHIND_LEASES  20u           /* the replica of the log restarts after this many without progress */
 #define COUNCIL_HANGS_LEASES   20u           /* a disk that ends no flush for so long hangs, */
@@ -33,7 +34,7 @@
 
 /* The last report of a member. */
 struct council_report {
-	uint64_t heard_ns; /* of its last message, by the loop's clock; of no meaning before `heard` */
+	uint64_t heard_ns; /* of its last message, in attended time; of no meaning before `heard` */
 	uint64_t incarnation, epoch;
 	uint32_t note;
 	bool heard, returned; /* returned: it has sent an ASK since it is suspected */

@@ -11,7 +11,7 @@
 bool kv_council_is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns);
 void kv_council_ask(struct hf_kv *kv, uint64_t now_ns);
 /* A process that stood still judges no member by the time in which it did. */
-void kv_council_excuse_all(struct hf_kv *kv, uint64_t now_ns);
+void kv_council_excuse_log(struct hf_kv *kv, uint64_t now_ns);
 
 /* council_leases.c */
 /* This member has a lease, counted from when it sent the ASK. */

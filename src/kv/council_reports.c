@@ -12,7 +12,7 @@ bool kv_council_is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
 	const struct council_report *report = &kv->council.reports[node];
 
-	return report->heard && now_ns < report->heard_ns + kv->council.suspect_ns;
+	return report->heard && now_ns - hf_loop_gaps_ns(kv->loop) < report->heard_ns + kv->council.suspect_ns;
 }
 
 bool kv_council_hears(const struct hf_kv *kv, unsigned node)
@@ -30,20 +30,14 @@ static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
 	return bits;
 }
 
-void kv_council_excuse_all(struct hf_kv *kv, uint64_t now_ns)
+void kv_council_excuse_log(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 	uint64_t stood_ns = now_ns - council->turn_ns;
 
 	council->turn_ns = now_ns;
-	if (stood_ns <= council->suspect_ns / 2)
-		return;
-	kv_log_excuse(&kv->log, stood_ns);
-	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++) {
-		struct council_report *report = &council->reports[i];
-
-		report->heard_ns = now_ns - report->heard_ns > stood_ns ? report->heard_ns + stood_ns : now_ns;
-	}
+	if (stood_ns > council->suspect_ns / 2)
+		kv_log_excuse(&kv->log, stood_ns);
 }
 
 void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)
@@ -91,7 +85,7 @@ void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
 {
 	struct council_report *report = &kv->council.reports[from];
 
-	report->heard_ns = hf_loop_now_ns(kv->loop);
+	report->heard_ns = hf_loop_attended_ns(kv->loop);
 	if (epoch > report->epoch) {
 		report->epoch = epoch;
 		report->note &= ~WIRE_NOTE_COPIED; /* that was in an epoch before */
@@ -119,7 +113,7 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	if (report->incarnation != message->ts.version)
 		council->asked_ns[from] = council->granting_ns[from] = 0; /* by the clock of another boot, it may be */
 	report->heard = true;
-	report->heard_ns = hf_loop_now_ns(kv->loop);
+	report->heard_ns = hf_loop_attended_ns(kv->loop);
 	report->incarnation = message->ts.version;
 	report->epoch = message->epoch;
 	report->note = message->note;

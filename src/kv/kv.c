@@ -10,16 +10,17 @@
 #include "kv/clients.h"
 #include "node/node.h"
 
-#define STORE_MB      256u
-#define MISSED_MB     64u
-#define REPLAY_NS     50000000ull
-#define BUDGET_NS     5000000000ull
-#define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
-#define VERSION       5u /* of the messages */
-#define LEASE_NS      100000000ull
-#define MIN_MEMBERS   2u
-#define SEGMENT_BYTES (64u << 20)
-#define QP_TIMEOUT_NS 4096ull /* of a timeout of 0, as in ibv_qp_attr */
+#define STORE_MB        256u
+#define MISSED_MB       64u
+#define REPLAY_NS       50000000ull
+#define BUDGET_NS       5000000000ull
+#define RESERVE_SHARE   8u /* of the memory is kept for the writes of others */
+#define VERSION         5u /* of the messages */
+#define LEASE_NS        100000000ull
+#define LEASE_SHARED_NS 2000000000ull /* where cores are shared (R-G4) */
+#define MIN_MEMBERS     2u
+#define SEGMENT_BYTES   (64u << 20)
+#define QP_TIMEOUT_NS   4096ull /* of a timeout of 0, as in ibv_qp_attr */
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
 {
@@ -168,6 +169,7 @@ static void make_hello(const struct hf_kv_config *config, uint8_t hello[LINK_PRI
 static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *config, unsigned self)
 {
 	struct hf_kv *kv = calloc(1, sizeof(*kv));
+	bool shared = config->cores == HF_CORES_SHARED;
 
 	if (kv == NULL)
 		return NULL;
@@ -186,9 +188,10 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 		(uint32_t)or_default(config->missed_entries, kv->config.missed_mb << 18); /* of 4 bytes */
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
-	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
+	kv->config.lease_ns = or_default(config->lease_ns, shared ? LEASE_SHARED_NS : LEASE_NS);
 	kv->config.suspect_ns = or_default(config->suspect_ns, kv->config.lease_ns / COUNCIL_SUSPECT_PART);
-	kv->config.cold_wait_ns = or_default(config->cold_wait_ns, COUNCIL_COLD_LEASES * kv->config.lease_ns);
+	kv->config.cold_wait_ns = or_default(config->cold_wait_ns,
+		kv->config.lease_ns * (shared && config->lease_ns == 0 ? COUNCIL_COLD_SHARED : COUNCIL_COLD_LEASES));
 	kv->config.min_members = (uint32_t)or_default(config->min_members, default_min_members(config));
 	kv->config.segment_bytes = or_default(config->segment_bytes, SEGMENT_BYTES);
 	while (kv->incarnation == 0)

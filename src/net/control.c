@@ -48,6 +48,7 @@ void control_peer_know(struct control_peer *peer, const struct frame_hello *hell
 	peer->known_at = ++control->moments;
 	session_init(&peer->session, control->heartbeat_ns, control->misses, control->dead_ns,
 		hf_loop_now_ns(control->loop));
+	peer->session.gaps_ns = hf_loop_gaps_ns(control->loop);
 }
 
 void control_peer_gone(struct control_peer *peer)
@@ -325,7 +326,7 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 		return;
 	for (unsigned i = 0; peer->dials && i < peer->control->endpoint_count; i++)
 		peer_dial(peer, i, now_ns);
-	session_tick(&peer->session, now_ns, &actions);
+	session_tick(&peer->session, now_ns, hf_loop_gaps_ns(peer->control->loop), &actions);
 	heartbeat.ack = peer->session.delivered;
 	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++) {
 		struct conn *conn = peer->paths[i];

@@ -9,7 +9,6 @@ void session_init(struct session *session, uint64_t heartbeat_ns, unsigned misse
 		.silence_ns = heartbeat_ns * misses,
 		.dead_ns = dead_ns,
 		.alone_since_ns = now_ns,
-		.due_ns = UINT64_MAX,
 		.active = SESSION_PATH_NONE,
 	};
 }
@@ -102,10 +101,11 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void excuse(struct session *session, uint64_t late_ns, uint64_t now_ns)
+static void excuse(struct session *session, uint64_t gap_ns, uint64_t now_ns)
 {
+	session->alone_since_ns = earlier(session->alone_since_ns + gap_ns, now_ns);
 	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++)
-		session->paths[i].heard_ns = earlier(session->paths[i].heard_ns + late_ns, now_ns);
+		session->paths[i].heard_ns = earlier(session->paths[i].heard_ns + gap_ns, now_ns);
 }
 
 static void path_tick(struct session *session, unsigned i, uint64_t now_ns, struct session_actions *actions)
@@ -125,11 +125,11 @@ static void path_tick(struct session *session, unsigned i, uint64_t now_ns, stru
 		earlier(actions->due_ns, earlier(path->heartbeat_at_ns, path->heard_ns + session->silence_ns));
 }
 
-void session_tick(struct session *session, uint64_t now_ns, struct session_actions *actions)
+void session_tick(struct session *session, uint64_t now_ns, uint64_t gaps_ns, struct session_actions *actions)
 {
 	*actions = (struct session_actions){.due_ns = now_ns + session->heartbeat_ns};
-	if (now_ns > session->due_ns)
-		excuse(session, now_ns - session->due_ns, now_ns);
+	excuse(session, gaps_ns - session->gaps_ns, now_ns);
+	session->gaps_ns = gaps_ns;
 	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++)
 		if (session->paths[i].up)
 			path_tick(session, i, now_ns, actions);
@@ -137,5 +137,4 @@ void session_tick(struct session *session, uint64_t now_ns, struct session_actio
 		actions->dead = now_ns >= session->alone_since_ns + session->dead_ns;
 		actions->due_ns = earlier(actions->due_ns, session->alone_since_ns + session->dead_ns);
 	}
-	session->due_ns = actions->due_ns;
 }

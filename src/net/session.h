@@ -3,9 +3,8 @@
  *
  * Messages are sent on one path at a time, the first that is up. A path is a reliable stream, so only the loss of a
  * path loses messages; then all unacknowledged messages are sent again on the next path, and the receiver drops
- * duplicates. Every path carries heartbeats; a path that is silent for `misses` intervals is lost. A tick that comes
- * late, because this process did not run, counts none of the delay as silence: messages of that time are yet to be
- * read.
+ * duplicates. Every path carries heartbeats; a path that is silent for `misses` intervals is lost. What the
+ * own loop did not attend to is no silence (R-G2): messages of that time are yet to be read.
  *
  * Invariants, checked by ensure() here and by the tests:
  *   NET-1  acked <= sent <= queued: acknowledged messages were sent, sent messages were queued.
@@ -32,13 +31,14 @@ struct session {
 	uint64_t silence_ns; /* a path silent for this time is lost */
 	uint64_t dead_ns;    /* without any path for this time the peer is gone */
 	uint64_t alone_since_ns;
-	uint64_t due_ns;              /* of the next tick */
+	uint64_t gaps_ns;             /* up to the last tick */
 	uint64_t queued, sent, acked; /* the last message that was queued, sent on the active path, acknowledged */
 	uint64_t delivered;           /* the last message of the peer that was delivered */
 	int active;                   /* the path that messages leave on, or SESSION_PATH_NONE */
 	struct session_path paths[SESSION_PATHS_MAX];
 };
 
+/* The caller sets gaps_ns to the gaps so far. */
 void session_init(struct session *session, uint64_t heartbeat_ns, unsigned misses, uint64_t dead_ns, uint64_t now_ns);
 
 void session_path_up(struct session *session, unsigned path, uint64_t now_ns);
@@ -73,6 +73,7 @@ struct session_actions {
 	bool dead;          /* the peer is gone */
 	uint64_t due_ns;    /* call again no later than this */
 };
-void session_tick(struct session *session, uint64_t now_ns, struct session_actions *actions);
+/* gaps_ns: hf_loop_gaps_ns, all of them so far. */
+void session_tick(struct session *session, uint64_t now_ns, uint64_t gaps_ns, struct session_actions *actions);
 
 #endif

@@ -8,14 +8,16 @@
 #include "node/listeners.h"
 #include "node/peer.h"
 
-#define TICK_NS            20000000ull
-#define HEARTBEAT_NS       50000000ull
-#define HEARTBEAT_MISSES   4u
-#define FAILBACK_NS        200000000ull
-#define BUDGET_NS          10000000000ull
-#define QP_TIMEOUT         10 /* 4.096 us * 2^10 = 4 ms */
-#define QP_RETRIES         3
-#define PEER_DEAD_EXTRA_NS 1000000000ull /* a peer outlives its vqps' budget, so that they fail with their own reason */
+#define TICK_NS             20000000ull
+#define HEARTBEAT_NS        50000000ull
+#define HEARTBEAT_SHARED_NS 250000000ull /* where cores are shared (R-G4) */
+#define HEARTBEAT_MISSES    4u
+#define FAILBACK_NS         200000000ull
+#define BUDGET_NS           10000000000ull
+#define QP_TIMEOUT          10 /* 4.096 us * 2^10 = 4 ms */
+#define QP_RETRIES          3
+/* A peer outlives the budget of its vqps, so that they fail with their own reason. */
+#define PEER_DEAD_EXTRA_NS 1000000000ull
 
 uint32_t node_up_mask(const struct hf_node *node)
 {
@@ -276,7 +278,7 @@ static int open_control(struct hf_node *node, struct hf_error *error)
 static void fill_defaults(struct hf_node_config *config)
 {
 	if (config->heartbeat_ns == 0)
-		config->heartbeat_ns = HEARTBEAT_NS;
+		config->heartbeat_ns = config->cores == HF_CORES_SHARED ? HEARTBEAT_SHARED_NS : HEARTBEAT_NS;
 	if (config->heartbeat_misses == 0)
 		config->heartbeat_misses = HEARTBEAT_MISSES;
 	if (config->failback_ns == 0)

@@ -14,6 +14,7 @@
 #define OURS(member)   HF_CONFIG_INTO(struct proxy_settings, member)
 #define MEMBER(member) HF_CONFIG_INTO(struct hf_smr_member, member)
 
+static const char *const cores[] = {[HF_CORES_OWNED] = "owned", [HF_CORES_SHARED] = "shared", NULL};
 static const char *const presets[] = {[HF_SMR_CALM] = "calm", [HF_SMR_FAST] = "fast", NULL};
 
 static const struct hf_config_key member_keys[] = {
@@ -29,6 +30,7 @@ static const struct hf_config_key keys[] = {
 		.of_count = sizeof(member_keys) / sizeof(*member_keys), .required = true,
 		.elements = HF_SMR_MEMBERS_MAX, .count_offset = offsetof(struct proxy_settings, member_count)},
 	{"preset", HF_CONFIG_CHOICE, OURS(preset), .choices = presets},
+	{"cores", HF_CONFIG_CHOICE, OURS(cores), .choices = cores},
 	{"pulse_us", HF_CONFIG_NUMBER, OURS(pulse_us), .min = 10, .max = 1000000},
 	{"silent_ms", HF_CONFIG_MILLISECONDS, OURS(silent_ns)},
 	{"stuck_ms", HF_CONFIG_MILLISECONDS, OURS(stuck_ns)},
@@ -61,7 +63,7 @@ static const char *check(const void *out)
 
 struct hf_config_section proxy_config_section(struct proxy_settings *settings_out)
 {
-	*settings_out = (struct proxy_settings){.silence_ns = SILENCE_DEFAULT_NS};
+	*settings_out = (struct proxy_settings){.cores = HF_CORES_SHARED, .silence_ns = SILENCE_DEFAULT_NS};
 	(void)snprintf(settings_out->cluster, sizeof(settings_out->cluster), CLUSTER_DEFAULT);
 	return (struct hf_config_section){.name = "smr-proxy",
 		.keys = keys,
@@ -82,6 +84,7 @@ int proxy_config_smr(const struct proxy_settings *settings, const char *name, bo
 			.members = settings->members,
 			.member_count = settings->member_count,
 			.preset = settings->preset,
+			.cores = settings->cores,
 			.pulse_ns = settings->pulse_us * 1000ull,
 			.silent_ns = settings->silent_ns,
 			.stuck_ns = settings->stuck_ns,

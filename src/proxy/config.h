@@ -10,6 +10,7 @@ struct proxy_settings {
 	struct hf_smr_member members[HF_SMR_MEMBERS_MAX]; /* this node is the one of its name */
 	unsigned member_count;
 	enum hf_smr_preset preset;
+	enum hf_cores cores;
 	uint32_t slots, slot_bytes;                          /* 0: not given */
 	struct hf_addr listen;                               /* for clients */
 	char redis[HF_PATH_BYTES], memcached[HF_PATH_BYTES]; /* the server; empty: not given */

@@ -29,7 +29,7 @@ struct proxy_server {
 	struct hf_watch watch;
 	struct hf_poller poller;
 	struct hf_timer silence;
-	uint64_t silence_ns, heard_ns, look_ns; /* look_ns: when `silence` is due */
+	uint64_t silence_ns, heard_ns; /* heard_ns: in attended time */
 	const struct server_protocol *protocol;
 	const struct server_events *events;
 	void *context;
@@ -172,10 +172,10 @@ static void read_replies(struct proxy_server *server)
 
 static void await_reply(struct proxy_server *server)
 {
-	uint64_t since_ns = server->unwell ? hf_loop_now_ns(server->loop) : server->heard_ns;
+	uint64_t since_ns = server->unwell ? hf_loop_attended_ns(server->loop) : server->heard_ns;
 
-	server->look_ns = since_ns + server->silence_ns / UNWELL_PART;
-	hf_loop_set_timer(server->loop, &server->silence, server->look_ns);
+	hf_loop_set_timer(server->loop, &server->silence,
+		since_ns + server->silence_ns / UNWELL_PART + hf_loop_gaps_ns(server->loop));
 }
 
 static void set_unwell(struct proxy_server *server, bool unwell)
@@ -197,7 +197,7 @@ static void server_read(struct proxy_server *server)
 		return;
 	}
 	server->in.bytes += (size_t)n;
-	server->heard_ns = hf_loop_now_ns(server->loop);
+	server->heard_ns = hf_loop_attended_ns(server->loop);
 	if (server->unwell) {
 		set_unwell(server, false);
 		await_reply(server);
@@ -221,13 +221,12 @@ static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
 	uint64_t ns;
 
-	if (server->heard_ns < server->look_ns) /* this process stood still, and perhaps its server too */
-		server->heard_ns += now_ns - server->look_ns;
+	(void)now_ns;
 	if (server->count > 0)
 		server_read(server); /* timers come before sockets */
 	if (server->broken || server->count == 0)
 		return;
-	ns = now_ns - server->heard_ns;
+	ns = hf_loop_attended_ns(server->loop) - server->heard_ns;
 	if (ns >= server->silence_ns) {
 		server_break(server, "the server did not answer for too long%s", "");
 		return;
@@ -271,12 +270,10 @@ static uint8_t *copy_bytes(const void *from, size_t bytes)
 /* Commands of one turn leave together: server_poll writes them. */
 static void server_note(struct proxy_server *server)
 {
-	uint64_t now_ns = hf_loop_now_ns(server->loop);
-
 	if (proxy_server_unsent(server) > SERVER_QUEUE_BYTES || server->out.failed)
 		server_break(server, "the server is too slow: more than %s of commands wait", "256 MiB");
 	else if (server->count == 1 || server->silence.heap_slot == 0) {
-		server->heard_ns = now_ns;
+		server->heard_ns = hf_loop_attended_ns(server->loop);
 		await_reply(server);
 	}
 }

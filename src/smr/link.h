@@ -106,7 +106,7 @@ struct smr_link {
 	bool tell; /* our vqps have changed */
 	/* election */
 	struct smr_elect elect;
-	uint64_t asked_ns; /* when the READ left that is out; 0: none is */
+	uint64_t asked_ns; /* attended time when the READ left that is out; 0: none is */
 	uint64_t public[SMR_PUBLIC_COUNT];
 	bool known; /* they were read */
 	/* durable mode: what is durable there, and belongs to that number; the one that counts once the next READ is

@@ -87,8 +87,8 @@ static void look_at(struct smr_link *link)
 	bool out = false;
 
 	if (link->asked_ns == 0)
-		link->asked_ns = smr->now_ns;
-	else if (smr->now_ns - link->asked_ns > smr->config.silent_ns)
+		link->asked_ns = hf_loop_attended_ns(smr->loop);
+	else if (hf_loop_attended_ns(smr->loop) - link->asked_ns > smr->config.silent_ns)
 		smr_elect_silent(&link->elect);
 	if (!hf_peer_reached(link->peer)) /* most likely its process ended */
 		smr_elect_silent(&link->elect);

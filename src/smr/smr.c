@@ -167,14 +167,13 @@ static uint64_t or_default(uint64_t value, uint64_t standard)
 
 static void set_times(struct hf_smr_config *config)
 {
-	bool fast = config->preset == HF_SMR_FAST;
+	bool fast = config->preset == HF_SMR_FAST, shared = !fast && config->cores == HF_CORES_SHARED;
+	bool slow = shared || config->directory != NULL;
 
-	config->pulse_ns = or_default(config->pulse_ns, fast ? MS * 3 / 100 : 2 * MS);
-	config->silent_ns = or_default(config->silent_ns, fast ? 10 * MS : 100 * MS);
-	config->stuck_ns = or_default(config->stuck_ns, config->directory != NULL ? 1000 * MS
-							: fast                    ? 10 * MS
-										  : 100 * MS);
-	config->patience_ns = or_default(config->patience_ns, fast ? 100 * MS : 500 * MS);
+	config->pulse_ns = or_default(config->pulse_ns, fast ? MS * 3 / 100 : shared ? 50 * MS : 2 * MS);
+	config->silent_ns = or_default(config->silent_ns, fast ? 10 * MS : shared ? 1000 * MS : 100 * MS);
+	config->stuck_ns = or_default(config->stuck_ns, slow ? 1000 * MS : fast ? 10 * MS : 100 * MS);
+	config->patience_ns = or_default(config->patience_ns, fast ? 100 * MS : shared ? 2000 * MS : 500 * MS);
 	config->idle_ns = or_default(config->idle_ns, fast ? MS : 10 * MS);
 	config->slots = (uint32_t)or_default(config->slots, SLOTS);
 	config->slot_bytes = (uint32_t)or_default(config->slot_bytes, SLOT_BYTES);

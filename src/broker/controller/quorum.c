@@ -387,7 +387,7 @@ static void event(void *context, const struct hf_smr_event *happened)
 	if (happened->kind == HF_SMR_LEADING) {
 		quorum->leads = true;
 		for (unsigned i = 0; i < CONTROLLER_BROKERS_MAX; i++)
-			quorum->heard_ns[i] = hf_loop_now_ns(quorum->broker->loop);
+			quorum->heard_ns[i] = hf_loop_attended_ns(quorum->broker->loop);
 		memset(quorum->asked, 0, sizeof(quorum->asked));
 		log_info("broker: broker %d leads the controller", quorum_self(quorum));
 	} else if (happened->kind == HF_SMR_FOLLOWING) {
@@ -442,6 +442,7 @@ static int start_replica(struct quorum *quorum, struct hf_error *error)
 		.members = members,
 		.member_count = voters->count,
 		.preset = HF_SMR_CALM,
+		.cores = quorum->broker->config.cores,
 		.slots = SLOTS,
 		.slot_bytes = SLOT_BYTES,
 		.directory = quorum->directory};
@@ -488,11 +489,10 @@ static void due(struct hf_timer *timer, uint64_t now_ns)
 		else if (quorum_leader(quorum) >= 0)
 			quorum_send(quorum, quorum_leader(quorum), &heartbeat);
 		if (quorum->leads)
-			quorum_sessions_judge(quorum, now_ns);
+			quorum_sessions_judge(quorum);
 		quorum_sessions_confirm(quorum);
 		send_first(quorum, now_ns);
 	}
-	quorum->turn_ns = now_ns;
 	hf_loop_set_timer(quorum->broker->loop, timer, now_ns + quorum->broker->config.heartbeat_ns);
 }
 

@@ -53,12 +53,12 @@ struct quorum {
 	struct hf_timer timer;
 	int64_t incarnation;
 	int32_t sequence;
-	bool registered, whole;           /* whole: the logs have everything that they had (R-B22) */
-	bool refused;                     /* the cluster does not take this broker */
-	struct list entries;              /* commands of this broker; the first is under way */
-	uint64_t sent_ns;                 /* when it was sent; 0: not yet */
-	bool leads, failed;               /* the log; it cannot go on */
-	uint64_t turn_ns, lease_until_ns; /* the latter by hf_env_boot_ns */
+	bool registered, whole;  /* whole: the logs have everything that they had (R-B22) */
+	bool refused;            /* the cluster does not take this broker */
+	struct list entries;     /* commands of this broker; the first is under way */
+	uint64_t sent_ns;        /* when it was sent; 0: not yet */
+	bool leads, failed;      /* the log; it cannot go on */
+	uint64_t lease_until_ns; /* by hf_env_boot_ns */
 	/* At the leader, by the place of the voter. */
 	uint64_t heard_ns[CONTROLLER_BROKERS_MAX];
 	struct quorum_heartbeat asked[CONTROLLER_BROKERS_MAX], granting[CONTROLLER_BROKERS_MAX];

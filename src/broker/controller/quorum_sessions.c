@@ -69,7 +69,7 @@ void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_
 
 	if (place < 0 || !quorum->leads)
 		return;
-	quorum->heard_ns[place] = hf_loop_now_ns(quorum->broker->loop);
+	quorum->heard_ns[place] = hf_loop_attended_ns(quorum->broker->loop);
 	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
 	quorum_sessions_confirm(quorum);
 }
@@ -87,19 +87,20 @@ static void end_session(struct quorum *quorum, const struct controller_broker *b
 	quorum_submit(quorum, &command);
 }
 
-void quorum_sessions_judge(struct quorum *quorum, uint64_t now_ns)
+void quorum_sessions_judge(struct quorum *quorum)
 {
+	uint64_t attended_ns = hf_loop_attended_ns(quorum->broker->loop);
 	const struct broker_config *config = &quorum->broker->config;
 
 	for (unsigned i = 0; i < config->voters.count; i++) {
 		const struct controller_broker *broker =
 			controller_broker(&quorum->broker->controller, config->voters.at[i].id);
 
-		if (now_ns > quorum->turn_ns + config->session_ns / 2 || broker == NULL || !broker->alive)
-			quorum->heard_ns[i] = now_ns;
-		else if (now_ns > quorum->heard_ns[i] + config->session_ns) {
+		if (broker == NULL || !broker->alive)
+			quorum->heard_ns[i] = attended_ns;
+		else if (attended_ns > quorum->heard_ns[i] + config->session_ns) {
 			end_session(quorum, broker);
-			quorum->heard_ns[i] = now_ns;
+			quorum->heard_ns[i] = attended_ns;
 		}
 	}
 }

@@ -16,7 +16,7 @@ void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_
 void quorum_sessions_confirm(struct quorum *quorum);
 /* At the leader: ends sessions of brokers without a heartbeat for a session. Time in which this process stood still
  * does not count. */
-void quorum_sessions_judge(struct quorum *quorum, uint64_t now_ns);
+void quorum_sessions_judge(struct quorum *quorum);
 /* At any broker: its heartbeat of `sent_ns` was acknowledged. */
 void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns);
 

@@ -268,7 +268,7 @@ static int listen_for_deaths(struct rdma *rdma, struct hf_error *error)
 	rdma->listener = (struct hf_node_listener){.events = {.peer_down = peer_down},
 		.context = rdma,
 		.lease_ns = least_ns > LEASE_NS ? least_ns : LEASE_NS};
-	if (least_ns > LEASE_NS)
+	if (least_ns > LEASE_NS && rdma->broker->config.cores == HF_CORES_OWNED)
 		log_warn("broker: a lost client may block a partition for more than 550 ms; lower heartbeat_ms x "
 			 "heartbeat_misses to 200 or less");
 	return hf_node_listen(rdma->node, &rdma->listener, error);

@@ -160,7 +160,8 @@ static void consider(struct replica *replica, uint64_t now_ns)
 
 static bool is_behind(const struct replica *replica, const struct push *push, uint64_t now_ns)
 {
-	return push->failed || now_ns >= push->caught_up_ns + broker_of(replica)->config.lag_ns;
+	return push->failed || now_ns - hf_loop_gaps_ns(broker_of(replica)->loop) >=
+				       push->caught_up_ns + broker_of(replica)->config.lag_ns;
 }
 
 static void drop_laggards(struct replica *replica, uint64_t now_ns)
@@ -336,17 +337,17 @@ static void book_ack(struct push *push, int64_t offset)
 {
 	struct replica *replica = push->replica;
 	int64_t leo = partition_log_end(replica->partition->log);
-	uint64_t now_ns = hf_loop_now_ns(broker_of(replica)->loop);
+	uint64_t attended_ns = hf_loop_attended_ns(broker_of(replica)->loop);
 
 	if (offset > push->acked)
 		push->acked = offset;
 	if (push->acked >= push->mark) {
-		push->caught_up_ns = push->acked >= leo ? now_ns : push->mark_ns;
+		push->caught_up_ns = push->acked >= leo ? attended_ns : push->mark_ns;
 		push->mark = leo;
-		push->mark_ns = now_ns;
+		push->mark_ns = attended_ns;
 	}
 	advance(replica);
-	consider(replica, now_ns);
+	consider(replica, hf_loop_now_ns(broker_of(replica)->loop));
 }
 
 void leader_hear_grant(struct replica *replica, struct replica_link *link, const struct kafka_replica_message *message)
@@ -487,7 +488,7 @@ static bool is_whole(struct replica *replica)
 void leader_begin(struct replica *replica)
 {
 	struct partition *partition = replica->partition;
-	uint64_t now_ns = hf_loop_now_ns(broker_of(replica)->loop);
+	uint64_t now_ns = hf_loop_attended_ns(broker_of(replica)->loop);
 
 	if (!is_whole(replica))
 		return;
@@ -559,7 +560,7 @@ void leader_tick(struct replica *replica, uint64_t now_ns)
 		if (push->state == PUSH_IDLE)
 			continue;
 		if (push->acked >= leo)
-			push->caught_up_ns = now_ns;
+			push->caught_up_ns = hf_loop_attended_ns(broker_of(replica)->loop);
 		if (push->state == PUSH_READY)
 			tell_progress(push);
 	}

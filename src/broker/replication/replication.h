@@ -64,7 +64,7 @@ struct push {
 	int64_t acked;  /* verified by the follower in this epoch; -1: nothing */
 	bool failed;    /* the follower's log takes nothing more */
 	int64_t hw_told, start_told;
-	uint64_t caught_up_ns; /* when the follower had all that there was then */
+	uint64_t caught_up_ns; /* attended time when the follower had all that there was then */
 	int64_t mark;          /* the leo of mark_ns: once it is acked, the follower had caught up at that time */
 	uint64_t mark_ns;
 };

@@ -58,6 +58,7 @@ static int open_broker(struct broker_side *side, const struct broker_task *task,
 	int rc;
 
 	broker_config_default(&config);
+	config.cores = HF_CORES_OWNED;
 	config.node_id = 1;
 	config.segment_bytes = wanted(task, BROKER_ROLLS) ? ROLLED_BYTES : SEGMENT_BYTES;
 	config.listeners =

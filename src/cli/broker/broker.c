@@ -78,6 +78,7 @@ int broker_command(int argc, char **argv)
 	sections[0].optional = true;
 	if (hf_config_load(env, path, sections, 2, &error) != 0)
 		return cli_refuse("broker", "%s", error.text);
+	node.cores = config.cores;
 	process_catch_signals();
 	if (hf_loop_create(env, &loop) != 0)
 		return cli_refuse("broker", "no memory for a loop");

@@ -106,6 +106,7 @@ int kv_command(int argc, char **argv)
 	rc = client_limit_fit("kv", HF_KV_CLIENTS, OTHER_FILES + kv.store_mb / FILE_MB, &kv.clients);
 	if (rc != EXIT_DONE)
 		return rc;
+	node.cores = kv.cores;
 	process_catch_signals();
 	return serve(&node, &kv);
 }

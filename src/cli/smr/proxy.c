@@ -205,6 +205,7 @@ int smr_proxy_command(int argc, char **argv)
 		options.memcached = settings.memcached;
 	if (options.redis == NULL)
 		options.redis = settings.redis[0] != '\0' ? settings.redis : "redis-server";
+	node.cores = settings.cores;
 	process_catch_signals();
 	return options.memcached != NULL ? serve(&node, &settings, options.memcached, true)
 					 : serve(&node, &settings, options.redis, false);

@@ -25,6 +25,7 @@ void stand_open(uint32_t segment_bytes, uint32_t extent_bytes)
 	assert_non_null(mkdtemp(stand.directory));
 	pair_open(&stand.pair, HF_POLICY_VARUNA);
 	broker_config_default(&stand.config);
+	broker_config_settle(&stand.config);
 	stand.config.node_id = 1;
 	stand.config.segment_bytes = segment_bytes;
 	stand.config.extent_bytes = extent_bytes;

@@ -35,6 +35,23 @@ static void the_first_members_of_a_group_need_not_wait(void **state)
 	assert_int_equal(parse("\"group.initial.rebalance.delay.ms\": -1"), -EINVAL);
 }
 
+/* Where the cores are shared with programs that compute, a broker is late now and then (R-G4). */
+static void times_are_those_of_shared_or_of_owned_cores(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("\"num.partitions\": 1"), 0);
+	broker_config_settle(&config);
+	assert_true(config.session_ns == 3000000000 && config.heartbeat_ns == 250000000);
+	assert_int_equal(parse("\"cores\": \"owned\""), 0);
+	broker_config_settle(&config);
+	assert_true(config.session_ns == 500000000 && config.heartbeat_ns == 50000000);
+	assert_int_equal(parse("\"cores\": \"shared\", \"broker.session.timeout.ms\": 1000"), 0);
+	broker_config_settle(&config);
+	assert_true(config.session_ns == 1000000000 && config.heartbeat_ns == 250000000);
+	assert_int_equal(parse("\"cores\": \"owned\", \"broker.heartbeat.interval.ms\": 126"), -EINVAL);
+	assert_int_equal(parse("\"cores\": \"mine\""), -EINVAL);
+}
+
 /* A request could never be read. */
 static void all_requests_may_take_as_much_as_one(void **state)
 {
@@ -53,6 +70,7 @@ static void all_requests_may_take_as_much_as_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(times_are_those_of_shared_or_of_owned_cores),
 		cmocka_unit_test(the_first_members_of_a_group_need_not_wait),
 		cmocka_unit_test(all_requests_may_take_as_much_as_one),
 	};

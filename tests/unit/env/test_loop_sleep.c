@@ -23,7 +23,7 @@ struct world_waiter {
 	unsigned looks, sleeps; /* waits that were not to sleep, and those that were */
 };
 
-static uint64_t time_ns, yield_ns; /* yield_ns: the time that a yield takes */
+static uint64_t time_ns, yield_ns, late_ns; /* that a yield takes; how late a sleep ends */
 static struct world_waiter waiter;
 static struct world_ops ops;
 static struct hf_env world = {.ops = &ops};
@@ -62,7 +62,7 @@ static unsigned waiter_wait(struct world_waiter *waiting, uint64_t max_ns)
 	}
 	waiting->sleeps++;
 	waiting->slept_ns += max_ns;
-	time_ns += max_ns;
+	time_ns += max_ns + late_ns;
 	return 0;
 }
 
@@ -84,7 +84,7 @@ static int set_up(void **state)
 		.waiter_slack = waiter_slack,
 	};
 	time_ns = 1000000 * US;
-	yield_ns = 0;
+	yield_ns = late_ns = 0;
 	return hf_loop_create(&world, &loop);
 }
 
@@ -300,6 +300,68 @@ static void where_no_loop_spins_none_does(void **state)
 	hf_loop_remove_poller(loop, &poller.poller);
 }
 
+static enum hf_poll poll_long(struct hf_poller *poller, uint64_t at_ns)
+{
+	(void)poller, (void)at_ns;
+	time_ns += 50000 * US;
+	return HF_IDLE;
+}
+
+static uint64_t unattended_ns(void)
+{
+	return hf_loop_now_ns(loop) - hf_loop_attended_ns(loop);
+}
+
+static void nobody_attends_to_a_long_turn_a_late_wake_or_the_time_between_turns(void **state)
+{
+	struct hf_poller poller = {.poll = poll_long};
+
+	(void)state;
+	turns_until_sleep();
+	assert_int_equal(unattended_ns(), 0); /* a sleep of an hour, and short turns */
+	late_ns = 900 * US;
+	turns_until_sleep();
+	assert_int_equal(unattended_ns(), 0);
+	late_ns = 300000 * US;
+	turns_until_sleep();
+	assert_in_range(unattended_ns(), 298000 * US, 300000 * US);
+	late_ns = 0;
+	hf_loop_turn(loop, 0);
+	time_ns += 70000 * US;
+	hf_loop_turn(loop, 0);
+	assert_in_range(unattended_ns(), 367000 * US, 370000 * US);
+	hf_loop_add_poller(loop, &poller);
+	hf_loop_turn(loop, 0);
+	hf_loop_remove_poller(loop, &poller);
+	hf_loop_turn(loop, 0);
+	assert_in_range(unattended_ns(), 415000 * US, 420000 * US);
+	assert_int_equal(hf_loop_gaps_ns(loop), unattended_ns());
+}
+
+struct judge {
+	struct hf_timer timer;
+	unsigned looks; /* before it judged */
+};
+
+static void judge_now(struct hf_timer *timer, uint64_t at_ns)
+{
+	(void)at_ns;
+	container_of(timer, struct judge, timer)->looks = waiter.looks;
+}
+
+static void after_a_gap_descriptors_are_read_before_timers_judge(void **state)
+{
+	struct judge judge = {.timer.fire = judge_now};
+
+	(void)state;
+	hf_loop_turn(loop, 0);
+	hf_loop_set_timer(loop, &judge.timer, time_ns + 100 * US);
+	time_ns += 20000 * US;
+	waiter.looks = 0;
+	hf_loop_turn(loop, 0);
+	assert_int_equal(judge.looks, 1);
+}
+
 static void a_world_is_told_the_slack_and_may_have_none(void **state)
 {
 	(void)state;
@@ -355,6 +417,8 @@ int main(void)
 		WITH_LOOP(a_loop_that_lost_the_core_by_a_yield_sleeps_for_some_time),
 		WITH_LOOP(a_busy_loop_that_does_not_spin_looks_at_descriptors_now_and_then),
 		WITH_LOOP(where_no_loop_spins_none_does),
+		WITH_LOOP(nobody_attends_to_a_long_turn_a_late_wake_or_the_time_between_turns),
+		WITH_LOOP(after_a_gap_descriptors_are_read_before_timers_judge),
 		WITH_LOOP(a_world_is_told_the_slack_and_may_have_none),
 		cmocka_unit_test(a_thread_sleeps_with_the_slack_of_its_loop),
 	};

@@ -170,11 +170,11 @@ static void who_tells_of_less_than_was_said_before_has_forgotten_it(void **state
 /* Ticks when each is due, the last one at that time. */
 static void tick_until(struct session *session, uint64_t now_ns, struct session_actions *actions)
 {
-	while (session->due_ns < now_ns) {
-		session_tick(session, session->due_ns, actions);
+	while (actions->due_ns < now_ns) {
+		session_tick(session, actions->due_ns, session->gaps_ns, actions);
 		assert_int_equal(actions->lost, 0);
 	}
-	session_tick(session, now_ns, actions);
+	session_tick(session, now_ns, session->gaps_ns, actions);
 }
 
 static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
@@ -186,7 +186,7 @@ static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
 	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
 	session_path_up(&session, 0, 0);
 	session_path_up(&session, 1, 0);
-	session_tick(&session, 0, &actions);
+	session_tick(&session, 0, 0, &actions);
 	assert_int_equal(actions.heartbeat, 3);
 	assert_int_equal(actions.due_ns, 50 * MS);
 	tick_until(&session, 150 * MS, &actions);
@@ -214,13 +214,16 @@ static void nobody_is_silent_while_this_process_does_not_run(void **state)
 	(void)state;
 	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
 	session_path_up(&session, 0, 0);
-	session_tick(&session, 0, &actions);
-	session_tick(&session, 5000 * MS, &actions); /* due at 50 */
+	session_tick(&session, 0, 0, &actions);
+	session_tick(&session, 5000 * MS, 4950 * MS, &actions); /* due at 50 */
 	assert_int_equal(actions.lost, 0);
 	session_heard(&session, 0, 0, 0, 5000 * MS);
-	tick_until(&session, 5199 * MS, &actions);
+	session_tick(&session, 5600 * MS, 5500 * MS, &actions); /* again, and again: only 100 ms were attended to */
 	assert_int_equal(actions.lost, 0);
-	tick_until(&session, 5200 * MS, &actions); /* and of true silence it is lost as ever */
+	session_heard(&session, 0, 0, 0, 5600 * MS);
+	tick_until(&session, 5799 * MS, &actions);
+	assert_int_equal(actions.lost, 0);
+	tick_until(&session, 5800 * MS, &actions); /* and of true silence it is lost as ever */
 	assert_int_equal(actions.lost, 1);
 }
 
