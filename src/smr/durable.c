@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/log.h"
 #include "base/order.h"
 #include "smr/steps.h"
 
@@ -84,12 +85,14 @@ static void put_founded(struct smr_durable *durable)
 static bool gather(struct smr_durable *durable)
 {
 	uint64_t commit = durable->sure;
+	uint32_t seen;
 
 	if (durable->carry < durable->carry_end && commit > durable->carry)
 		commit = durable->carry;
 	durable->head = (struct smr_wal_batch){.number = durable->number,
 		.commit = durable->founded ? 0 : commit,
 		.sequence = durable->store.sequence + 1};
+	durable->head.bytes = seen = smr_durable_put_seen(durable, 0);
 	put_founded(durable);
 	while (durable->carry < durable->carry_end && put_slot(durable, durable->carry, true))
 		durable->carry++;
@@ -97,8 +100,9 @@ static bool gather(struct smr_durable *durable)
 		durable->at++;
 	durable->batch_at = durable->at;
 	durable->batch_carry = durable->carry;
-	return durable->rotate || durable->head.bytes > 0 || durable->number != durable->shown_number ||
-	       durable->at != durable->shown;
+	durable->batch_promises =
+		durable->rotate || durable->head.bytes > seen || durable->number != durable->shown_number;
+	return durable->batch_promises || seen > 0 || durable->at != durable->shown;
 }
 
 /* ---- writing it ---- */
@@ -113,6 +117,8 @@ static int append(struct hf_work *work)
 		return smr_store_rotate(store, &durable->append_error);
 	if (durable->rotating == 1)
 		return smr_store_rotate_name(store, &durable->append_error);
+	if (durable->marking)
+		return smr_store_mark(store, &durable->append_error);
 	return smr_store_append(
 		store, durable->batch, SMR_WAL_BATCH_HEAD + durable->head.bytes, &durable->append_error);
 }
@@ -142,9 +148,16 @@ static void appended(struct hf_work *work, int result)
 		submit(durable);
 		return;
 	}
+	durable->marking = !durable->marking;
+	if (durable->marking) {
+		submit(durable);
+		return;
+	}
 	durable->rotated = durable->rotated || !durable->rotate;
 	durable->since += SMR_WAL_BATCH_HEAD + durable->head.bytes;
 	durable->carried = durable->batch_carry;
+	if (durable->batch_promises)
+		durable->store.promised = durable->head.sequence;
 	show(durable, durable->head.number, durable->batch_at);
 }
 
@@ -188,15 +201,21 @@ void smr_durable_begin(struct hf_smr *smr, uint64_t at, bool founded)
 		durable->sure = at;
 }
 
-int smr_durable_open(struct hf_smr *smr, struct hf_error *error)
+struct smr_store_identity smr_durable_identity(const struct hf_smr *smr)
 {
-	const struct smr_store_identity identity = {.cluster = {smr->cluster[0], smr->cluster[1]},
+	return (struct smr_store_identity){.cluster = {smr->cluster[0], smr->cluster[1]},
 		.incarnation = smr->incarnation,
 		.slots = smr->geometry.slots,
 		.slot_bytes = smr->geometry.slot_bytes,
 		.seed = smr->geometry.seed,
 		.sessions = smr->config.sessions,
-		.id = smr->id};
+		.id = smr->id,
+		.alone = smr->known_count == 1 || smr->app.restore_open == NULL};
+}
+
+int smr_durable_open(struct hf_smr *smr, struct hf_error *error)
+{
+	const struct smr_store_identity identity = smr_durable_identity(smr);
 	struct smr_durable *durable;
 	int rc;
 
@@ -211,11 +230,18 @@ int smr_durable_open(struct hf_smr *smr, struct hf_error *error)
 	if (durable->batch == NULL)
 		return hf_error_set(error, -ENOMEM, "smr %s: no memory", smr->name);
 	rc = smr_store_open(&durable->store, hf_loop_env(smr->loop), smr->config.directory, &identity, error);
+	if (rc != 0 && durable->store.damaged) {
+		log_error("smr %s: %s; member %u has no vote until it has copied everything from the others, once they "
+			  "have a leader",
+			smr->name, error->text, smr->id);
+		rc = 0;
+	}
 	if (rc == 0)
 		rc = hf_workers_open(smr->loop, "smr.wal", WORKERS, 2 * WORKERS, &durable->workers, error);
 	if (rc != 0)
 		return rc;
-	smr->incarnation = durable->store.incarnation;
+	if (!durable->store.damaged) /* else it returns as another one */
+		smr->incarnation = durable->store.incarnation;
 	return 0;
 }
 

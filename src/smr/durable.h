@@ -26,6 +26,10 @@ enum smr_saving { /* a snapshot, on its way to the disk */
 	SMR_SAVING_DROP,   /* until a write has ended */
 };
 
+struct smr_durable_seen {
+	uint64_t incarnation, sequence, number;
+};
+
 struct smr_durable {
 	struct hf_smr *smr;
 	struct smr_store store;
@@ -34,6 +38,7 @@ struct smr_durable {
 	struct hf_work append;
 	bool appending, rotate, rotated; /* rotate: the next batch begins a file; rotated: that one is durable */
 	unsigned rotating;               /* steps of that which are left */
+	bool marking;                    /* the batch is on the disk, and the mark is being written */
 	bool founded;                    /* the configuration that founds the cluster is to be written */
 	uint8_t *batch;
 	struct smr_wal_batch head;
@@ -44,6 +49,13 @@ struct smr_durable {
 	uint64_t shown_number, shown;
 	uint64_t since; /* bytes of batches since a snapshot was tried */
 	struct hf_error append_error;
+	/* what others have published (durable_seen.c) */
+	struct smr_durable_seen seen[HF_SMR_MEMBERS_MAX];
+	bool seen_more; /* than is in the WAL */
+	uint64_t seen_ns;
+	bool batch_promises; /* it has more than that */
+	bool renewing;       /* damaged files move aside */
+	unsigned renew_step;
 	/* a snapshot, a piece at a time */
 	enum smr_saving saving;
 	bool taken; /* WHOLE, FINISH: another member's */
@@ -87,6 +99,16 @@ uint64_t smr_durable_end(const struct smr_link *link);
 uint64_t smr_durable_room_end(const struct smr_link *link); /* what is below goes over no slot that it needs (DUR-3) */
 bool smr_durable_own_promised(const struct hf_smr *smr);
 uint64_t smr_durable_own_end(const struct hf_smr *smr);
+
+/* durable_seen.c: damage of a member's files, and what the others know of them */
+bool smr_durable_is_lost(const struct hf_smr *smr);    /* it has lost what it had, and not copied it yet (R-D5) */
+bool smr_durable_renew_turn(struct hf_smr *smr);       /* its files move aside, once a majority without it leads */
+void smr_durable_note_seen(struct smr_link *link);     /* its public words were read */
+uint32_t smr_durable_put_seen(struct smr_durable *durable, uint32_t at); /* into the batch; the bytes behind it */
+void smr_durable_replay_seen(struct hf_smr *smr, const struct smr_wal_record *record);
+/* Another member has seen that sequence of this incarnation. */
+void smr_durable_hear_seen(struct hf_smr *smr, uint64_t incarnation, uint64_t sequence);
+struct smr_store_identity smr_durable_identity(const struct hf_smr *smr);
 
 /* durable_save.c */
 bool smr_durable_save_turn(struct hf_smr *smr);

@@ -11,7 +11,9 @@
  *
  * HELLO, little-endian: u8 1, u8 version, u8 id, u8 0, u32 slots, u32 slot_bytes, u64 cluster[2],
  * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3],
- * u32 sessions, u32 mode (1: durable), members */
+ * u32 sessions, u32 mode (1: durable), u64 incarnation and u64 sequence that were seen of the other member (R-D4),
+ * members */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -21,8 +23,8 @@
 #include "base/log.h"
 #include "base/order.h"
 
-#define VERSION      5u
-#define HELLO_BYTES  100u
+#define VERSION      6u
+#define HELLO_BYTES  116u
 #define MODE_DURABLE 1u
 #define RETRY_NS     5000000u
 #define MISSING_NS   3000000000ull
@@ -34,7 +36,10 @@
 static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 {
 	const struct hf_smr *smr = link->smr;
+	struct smr_durable_seen seen = {0};
 
+	if (smr->durable != NULL && link->peer != NULL)
+		seen = smr->durable->seen[link->id];
 	out[0] = SMR_SAY_HELLO;
 	out[1] = VERSION;
 	out[2] = smr->id;
@@ -55,6 +60,8 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 	put_le64(out + 72, smr->members.index);
 	put_le32(out + 92, smr->config.sessions);
 	put_le32(out + 96, smr->durable != NULL ? MODE_DURABLE : 0);
+	put_le64(out + 100, seen.incarnation);
+	put_le64(out + 108, seen.sequence);
 	return HELLO_BYTES + smr_members_encode(&smr->members, out + HELLO_BYTES);
 }
 
@@ -310,6 +317,7 @@ static void hear_hello(struct hf_smr *smr, struct hf_peer *peer, const uint8_t *
 	link->back_addr = get_le64(hello + 44);
 	link->log_rkey = get_le32(hello + 52);
 	link->back_rkey = get_le32(hello + 56);
+	smr_durable_hear_seen(smr, get_le64(hello + 100), get_le64(hello + 108));
 	take_vqp(link, SMR_IN, get_le32(hello + 60), get_le32(hello + 80));
 	take_vqp(link, SMR_OUT, get_le32(hello + 64), get_le32(hello + 84));
 	take_vqp(link, SMR_BACK, get_le32(hello + 68), get_le32(hello + 88));

@@ -23,6 +23,7 @@ enum smr_public {
 	SMR_PUBLIC_DURABLE,
 	SMR_PUBLIC_DURABLE_ROUND,
 	SMR_PUBLIC_FLAGS, /* holder + 1 << 8 | flags */
+	SMR_PUBLIC_SEQUENCE, /* of the last batch in the WAL that others may count on */
 	SMR_PUBLIC_COUNT,
 };
 #define SMR_FLAG_READY 1u
@@ -113,6 +114,7 @@ struct smr_link {
 	 * back */
 	uint64_t durable_number, durable, durable_next;
 	bool durable_out; /* such a READ is */
+	bool older;       /* it lacks what this incarnation of it has published: R-D4 */
 	/* its requests, to us as the owner of a log */
 	uint32_t granted; /* the last one that was granted */
 	bool grant_holds;

@@ -49,6 +49,7 @@ void smr_public_role(struct hf_smr *smr)
 	smr_public_store(smr, SMR_PUBLIC_COMMIT, smr->commit);
 	smr_public_store(smr, SMR_PUBLIC_DURABLE, smr->durable == NULL ? 0 : smr->durable->shown);
 	smr_public_store(smr, SMR_PUBLIC_DURABLE_ROUND, smr->durable == NULL ? 0 : smr->durable->shown_number);
+	smr_public_store(smr, SMR_PUBLIC_SEQUENCE, smr->durable == NULL ? 0 : smr->durable->store.promised);
 	smr_public_store(
 		smr, SMR_PUBLIC_FLAGS, (uint64_t)(smr->holder + 1) << 8 | (smr_public_ready(smr) ? SMR_FLAG_READY : 0));
 }
@@ -74,6 +75,8 @@ void smr_public_answered(struct smr_link *link)
 	if (number > smr->round_seen)
 		smr->round_seen = number;
 	smr_durable_seen(link, at + SMR_PUBLIC_WORDS);
+	if (smr->durable != NULL)
+		smr_durable_note_seen(link);
 	smr_elect_answered(&link->elect, get_le64(at + SMR_PUBLIC_HEARTBEAT), smr->now_ns);
 }
 

@@ -212,6 +212,8 @@ static void replay_batch(struct hf_smr *smr, const struct smr_wal_batch *batch)
 			found(smr, &record);
 		else if (record.type == SMR_WAL_SLOT)
 			place(smr, &record);
+		else if (record.type == SMR_WAL_SEEN)
+			smr_durable_replay_seen(smr, &record);
 	}
 }
 

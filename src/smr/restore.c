@@ -365,6 +365,8 @@ bool smr_restore_turn(struct hf_smr *smr)
 
 	if (restore == NULL || smr->failed != NULL)
 		return false;
+	if (smr->durable != NULL && smr->durable->store.damaged) /* nothing is asked for meanwhile */
+		return smr_durable_renew_turn(smr);
 	if (restore->saving) {
 		if (smr_durable_is_saved(smr))
 			finish(smr);

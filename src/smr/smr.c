@@ -374,6 +374,10 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 		rc = smr_durable_open(smr, error);
 	if (rc == 0)
 		rc = smr_replay_begin(smr, error);
+	if (rc == 0 && smr_durable_is_lost(smr)) {
+		smr->role = HF_SMR_RESTORING;
+		smr->behind = true;
+	}
 	if (rc == 0)
 		rc = open_channel(smr, error);
 	if (rc == 0)

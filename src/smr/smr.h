@@ -208,7 +208,9 @@ static inline bool smr_is_known(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 
-	return link->peer != NULL && !link->amnesiac && smr_link_role(link) != HF_SMR_OUT &&
+	/* until its public words were read, an older copy of its files is not recognized */
+	return link->peer != NULL && !link->amnesiac && (smr->durable == NULL || (link->known && !link->older)) &&
+	       smr_link_role(link) != HF_SMR_OUT &&
 	       smr_is_voter(smr, link->id, link->incarnation);
 }
 

@@ -13,6 +13,10 @@
 #define IDENTITY_CRC   44u
 #define SYNC_BYTES     (4u << 20) /* of a snapshot, so that its last sync is short */
 #define PIECE_HEAD     12u
+#define SESSIONS_MASK  0x7fffffu
+#define REPLACES       0x80000000u
+#define MARK_NS        1000000000ull /* the mark is synced as often */
+#define MOVED_MAX      32u           /* files, at a time */
 
 void smr_store_path(const struct smr_store *store, const char *name, uint64_t generation, bool numbered,
 	char path_out[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES])
@@ -48,7 +52,7 @@ static void encode_identity(const struct smr_store_identity *identity, uint8_t o
 	put_le64(out + 24, identity->incarnation);
 	put_le32(out + 32, identity->slots);
 	put_le32(out + 36, identity->slot_bytes);
-	put_le32(out + 40, identity->id | identity->sessions << 8);
+	put_le32(out + 40, identity->id | identity->sessions << 8 | (identity->replaces ? REPLACES : 0));
 	put_le32(out + IDENTITY_CRC, crc32c(0, out, IDENTITY_CRC));
 }
 
@@ -100,12 +104,13 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 			"member with that version, or with an empty directory",
 			path);
 	same.incarnation = store->incarnation = get_le64(found + 24);
+	same.replaces = store->replaces = (get_le32(found + 40) & REPLACES) != 0;
 	encode_identity(&same, own);
 	if (memcmp(own, found, sizeof(own)) != 0)
 		return hf_error_set(error, -EINVAL,
 			"%s is of member %u with %u slots of %u bytes and %u sessions, or of another cluster; "
 			"give each member its own directory, and the slots and sessions that it began with",
-			path, found[40], get_le32(found + 32), get_le32(found + 36), get_le32(found + 40) >> 8);
+			path, found[40], get_le32(found + 32), get_le32(found + 36), get_le32(found + 40) >> 8 & SESSIONS_MASK);
 	return 1;
 }
 
@@ -232,20 +237,67 @@ static int check_wal(struct smr_store *store, uint64_t last, struct hf_error *er
 {
 	struct smr_store_reader reader;
 	struct smr_wal_batch batch;
+	uint64_t number = UINT64_MAX;
 	int rc = smr_store_read_wal(&reader, store, last, error);
 
 	store->current = store->base;
 	store->wal_bytes = SMR_WAL_HEAD;
 	while (rc == 0 && (rc = smr_store_next_batch(&reader, &batch, error)) == 1) {
+		if (batch.number != number || reader.generation != store->current || smr_wal_promises(&batch))
+			store->promised = batch.sequence;
 		store->last_at = reader.generation == store->current ? store->wal_bytes : SMR_WAL_HEAD;
 		store->current = reader.generation;
 		store->wal_bytes = reader.offset;
 		store->sequence = batch.sequence;
+		number = batch.number;
 		store->has_state = true;
 		rc = 0;
 	}
 	smr_store_read_close(&reader);
 	return rc;
+}
+
+static int open_mark(struct smr_store *store, struct synced_proof *before_out, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], owner[SYNCED_OWNER_BYTES];
+
+	smr_store_path(store, "synced", 0, false, path);
+	snprintf(owner, sizeof(owner), "smr %016llx", (unsigned long long)store->incarnation);
+	return synced_open(store->env, path, owner, &store->mark, before_out, error);
+}
+
+static int mark(struct smr_store *store, bool now)
+{
+	uint64_t now_ns = hf_env_now_ns(store->env);
+	int rc = synced_write(store->mark, 0, store->sequence + 1, store->sequence + 1);
+
+	if (rc != 0 || (!now && now_ns - store->marked_ns < MARK_NS))
+		return rc;
+	store->marked_ns = now_ns;
+	return synced_sync(store->mark);
+}
+
+static int write_mark(struct smr_store *store, bool now, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc = mark(store, now);
+
+	smr_store_path(store, "synced", 0, false, path);
+	return rc == 0 ? 0 : cannot(path, rc, error);
+}
+
+/* What the mark proves is there (R-D2); else the mark is made durable as it is, so that it proves it again. */
+static int check_mark(struct smr_store *store, const struct synced_proof *before, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], what[128];
+
+	if (!before->known || store->sequence + 1 >= before->end)
+		return 0;
+	(void)synced_sync(store->mark);
+	snprintf(what, sizeof(what), "batch %llu was on the disk, and the last whole one is batch %llu",
+		(unsigned long long)before->end - 1, (unsigned long long)store->sequence);
+	smr_store_path(store, "wal", store->current, true, path);
+	return smr_store_damaged(path, store->wal_bytes, what, error);
 }
 
 /* The last batch may be in the kernel's memory alone: its process ended before the sync, or behind one that failed, and
@@ -307,17 +359,14 @@ static bool holds_batches(struct smr_store *store)
 	return bytes > (int64_t)SMR_WAL_HEAD;
 }
 
-static int make(struct smr_store *store, const struct smr_store_identity *identity, const struct listing *listing,
-	struct hf_error *error)
+static int make(struct smr_store *store, const struct smr_store_identity *identity, struct hf_error *error)
 {
-	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
 	uint8_t bytes[IDENTITY_BYTES];
 	int rc;
 
-	smr_store_path(store, "identity", 0, false, path);
-	if (listing->snapshot > 0 || listing->wal > 0 || holds_batches(store))
-		return smr_store_damaged(path, 0, "it is missing", error);
 	store->incarnation = identity->incarnation;
+	store->replaces = identity->replaces;
+	store->base = store->current = store->sequence = store->promised = store->last_at = 0;
 	store->wal_bytes = SMR_WAL_HEAD;
 	rc = create_wal(store, 0, &store->wal, error);
 	if (rc == 0)
@@ -326,6 +375,35 @@ static int make(struct smr_store *store, const struct smr_store_identity *identi
 		return rc;
 	encode_identity(identity, bytes);
 	return replace(store, "identity", bytes, sizeof(bytes), error);
+}
+
+/* The mark is made behind the identity, so one without the other has lost it. */
+static bool has_mark(struct smr_store *store)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	struct hf_file *file;
+
+	smr_store_path(store, "synced", 0, false, path);
+	if (hf_file_open(store->env, path, 0, &file) != 0)
+		return false;
+	hf_file_close(file);
+	return true;
+}
+
+static int begin_new(struct smr_store *store, const struct smr_store_identity *identity, const struct listing *listing,
+	struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	struct synced_proof before;
+	int rc;
+
+	smr_store_path(store, "identity", 0, false, path);
+	if (listing->snapshot > 0 || listing->wal > 0 || holds_batches(store) || has_mark(store))
+		return smr_store_damaged(path, 0, "it is missing", error);
+	rc = make(store, identity, error);
+	if (rc == 0)
+		rc = open_mark(store, &before, error);
+	return rc == 0 ? write_mark(store, true, error) : rc;
 }
 
 static int make_directory(struct smr_store *store, struct hf_error *error)
@@ -367,6 +445,7 @@ static int lock(struct smr_store *store, struct hf_error *error)
 static int open_files(struct smr_store *store, const struct smr_store_identity *identity, struct hf_error *error)
 {
 	struct listing listing = {.lowest = UINT64_MAX};
+	struct synced_proof before;
 	int rc = lock(store, error);
 
 	if (rc == 0 && (rc = hf_dir_list(store->env, store->directory, found, &listing)) != 0)
@@ -374,15 +453,48 @@ static int open_files(struct smr_store *store, const struct smr_store_identity *
 	if (rc != 0)
 		return rc;
 	rc = read_identity(store, identity, error);
-	if (rc <= 0)
-		return rc < 0 ? rc : make(store, identity, &listing, error);
+	if (rc < 0)
+		return rc;
+	if (rc == 0)
+		return begin_new(store, identity, &listing, error);
+	rc = open_mark(store, &before, error);
+	if (rc != 0)
+		return rc;
 	store->base = listing.snapshot;
 	rc = check_snapshot(store, error);
 	if (rc == 0)
 		rc = check_wal(store, listing.wal > store->base ? listing.wal : store->base, error);
 	if (rc == 0)
+		rc = check_mark(store, &before, error);
+	if (rc == 0)
 		rc = smr_store_trim(store, listing.lowest, store->base, error);
-	return rc == 0 ? open_current(store, listing.wal, error) : rc;
+	if (rc == 0)
+		rc = open_current(store, listing.wal, error);
+	return rc == 0 ? write_mark(store, true, error) : rc;
+}
+
+static void close_files(struct smr_store *store)
+{
+	smr_store_snapshot_drop(store);
+	if (store->wal != NULL)
+		hf_file_close(store->wal);
+	synced_close(store->mark, false);
+	store->wal = NULL;
+	store->mark = NULL;
+}
+
+static int damaged(struct smr_store *store, bool alone, struct hf_error *error)
+{
+	const struct hf_error what = *error;
+
+	close_files(store);
+	if (alone)
+		return hf_error_set(error, -EBADMSG,
+			"%s; restore it from a copy, or empty the directory to begin without what it had", what.text);
+	store->damaged = true;
+	store->has_state = false;
+	store->base = store->sequence = store->promised = 0;
+	return -EBADMSG;
 }
 
 int smr_store_open(struct smr_store *store, struct hf_env *env, const char *directory,
@@ -396,19 +508,100 @@ int smr_store_open(struct smr_store *store, struct hf_env *env, const char *dire
 		return hf_error_set(error, -ENAMETOOLONG, "%.60s...: the path of the directory has at most %u bytes",
 			directory, SMR_STORE_PATH_BYTES - 1);
 	rc = open_files(store, identity, error);
-	if (rc != 0)
+	if (rc == -EBADMSG)
+		rc = damaged(store, identity->alone, error);
+	if (rc != 0 && !store->damaged)
 		smr_store_close(store);
 	return rc;
 }
 
 void smr_store_close(struct smr_store *store)
 {
-	smr_store_snapshot_drop(store);
-	if (store->wal != NULL)
-		hf_file_close(store->wal);
+	if (store->mark != NULL)
+		(void)mark(store, true);
+	close_files(store);
 	if (store->lock != NULL)
 		hf_file_close(store->lock);
-	store->wal = store->lock = NULL;
+	store->lock = NULL;
+}
+
+void smr_store_prove(struct smr_store *store, uint64_t sequence)
+{
+	if (store->mark != NULL && synced_write(store->mark, 0, sequence + 1, sequence + 1) == 0)
+		(void)synced_sync(store->mark);
+	synced_close(store->mark, false);
+	store->mark = NULL;
+}
+
+/* ---- in place of a damaged replica ---- */
+
+struct names {
+	char at[MOVED_MAX][SMR_STORE_NAME_BYTES];
+	unsigned count;
+};
+
+static void note_name(const char *name, void *context)
+{
+	struct names *names = context;
+	uint64_t generation;
+
+	if ((has_generation(name, "snapshot", &generation) || has_generation(name, "wal", &generation) ||
+		    strcmp(name, "identity") == 0) &&
+		names->count < MOVED_MAX && strlen(name) < SMR_STORE_NAME_BYTES)
+		snprintf(names->at[names->count++], SMR_STORE_NAME_BYTES, "%s", name);
+}
+
+static int make_aside(struct smr_store *store, char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES])
+{
+	uint64_t k = 0;
+	int rc;
+
+	do {
+		smr_store_path(store, "damaged", k, true, path);
+		rc = hf_dir_make(store->env, path);
+	} while (rc == -EEXIST && k++ < UINT32_MAX);
+	return rc == 0 ? hf_dir_sync(store->env, store->directory) : rc;
+}
+
+/* Until all have moved and the new identity is there, the mark that stays proves that something is missing (R-D5). */
+static int move_aside(struct smr_store *store)
+{
+	char aside[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], from[sizeof(aside)];
+	char to[sizeof(aside) + SMR_STORE_NAME_BYTES];
+	struct names names;
+	int rc = make_aside(store, aside);
+
+	do {
+		names.count = 0;
+		if (rc == 0)
+			rc = hf_dir_list(store->env, store->directory, note_name, &names);
+		for (unsigned i = 0; rc == 0 && i < names.count; i++) {
+			smr_store_path(store, names.at[i], 0, false, from);
+			snprintf(to, sizeof(to), "%s/%s", aside, names.at[i]);
+			rc = hf_file_rename(store->env, from, to);
+		}
+	} while (rc == 0 && names.count > 0);
+	return rc == 0 ? hf_dir_sync(store->env, store->directory) : rc;
+}
+
+int smr_store_renew(struct smr_store *store, const struct smr_store_identity *identity, unsigned step,
+	struct hf_error *error)
+{
+	struct synced_proof before;
+	int rc = 0;
+
+	if (step == 0 && !has_mark(store)) {
+		rc = open_mark(store, &before, error); /* so that it is there */
+		synced_close(store->mark, false);
+		store->mark = NULL;
+	}
+	if (step == 0 && rc == 0 && (rc = move_aside(store)) != 0)
+		rc = cannot(store->directory, rc, error);
+	if (step == 1)
+		rc = make(store, identity, error);
+	if (step == 2 && (rc = open_mark(store, &before, error)) == 0)
+		rc = write_mark(store, true, error);
+	return rc;
 }
 
 /* ---- writing the WAL ---- */
@@ -429,6 +622,11 @@ int smr_store_append(struct smr_store *store, const uint8_t *batch, size_t bytes
 	(void)hf_file_resize(store->wal, store->wal_bytes);
 	smr_store_path(store, "wal", store->current, true, path);
 	return cannot(path, rc, error);
+}
+
+int smr_store_mark(struct smr_store *store, struct hf_error *error)
+{
+	return write_mark(store, false, error);
 }
 
 int smr_store_rotate(struct smr_store *store, struct hf_error *error)

@@ -1,17 +1,20 @@
 /* store.h - the files of a durable replica, in a directory of its own:
  *
  *   lock          held by the process that runs the replica
+ *   synced        the sequence of the last batch that is on the disk (env/synced.h, R-D1)
  *   identity      of the replica; made first, and never changed
  *   snapshot.G    the state before the first entry of wal.G; G 0 has none
  *   wal.G         accepts and promises since (wal.h); the highest one is being written
  *   snapshot.tmp  is being written
+ *   damaged.K     a directory: files of a replica that has lost something, which this one replaces
  *
- * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id, u8 0[3],
- * u32 CRC32C of what is before. A snapshot: a head as that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0,
+ * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id,
+ * u23 sessions, one bit: it replaces one that has lost something; u32 CRC32C of what is before. A snapshot: a head as that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0,
  * u32 crc, data}; each crc is seeded with the one before.
  *
- * Synced data that does not read back is damage: an error names the file, the offset and the remedy. A torn batch at
- * the end, from a power loss, was never durable, and is cut off.
+ * Synced data that does not read back is damage (R-D2): an error names the file, the offset and the remedy, and no byte
+ * changes. So is a last batch that is not there and has a sequence below the mark. Above it a batch that is torn by a
+ * power loss was never durable, and is cut off.
  *
  * All functions block. Those on the WAL are called by one thread at a time, and so are those on a snapshot. */
 #ifndef HOLDFAST_SMR_STORE_H
@@ -19,6 +22,7 @@
 
 #include <holdfast/env.h>
 
+#include "env/synced.h"
 #include "smr/wal.h"
 
 #define SMR_STORE_PATH_BYTES  256u
@@ -30,10 +34,15 @@ struct smr_store {
 	char directory[SMR_STORE_PATH_BYTES];
 	uint32_t seed; /* of checksums: the cluster's */
 	uint64_t cluster[2], incarnation;
+	bool replaces; /* a replica that has lost something: it founds no cluster (R-D5) */
+	bool damaged;  /* nothing is written, and nothing of it counts, until smr_store_renew() */
 	struct hf_file *lock;
+	struct synced *mark;
+	uint64_t marked_ns; /* when it was synced last */
 	uint64_t base, current; /* generations: of the snapshot, of the WAL that is written */
 	struct hf_file *wal;
 	uint64_t wal_bytes, sequence; /* of the current file; of the last batch */
+	uint64_t promised;            /* the last one that others may count on: it has more than what was seen */
 	uint64_t last_at;             /* where that one begins; 0: it is in no file that is written */
 	bool has_state;               /* something was read that was accepted, promised, or snapshot */
 	struct hf_file *snapshot;     /* that is being written */
@@ -45,16 +54,28 @@ struct smr_store_identity {
 	uint64_t cluster[2], incarnation; /* incarnation: of a new replica */
 	uint32_t slots, slot_bytes, seed, sessions;
 	uint8_t id;
+	bool alone; /* no other member has what it has */
+	bool replaces;
 };
 
 /* Checks everything that is there, or makes it. -EBUSY: another process has it; -EBADMSG: something is damaged;
- * -EINVAL: it is another replica's. The incarnation is the one that the files have. */
+ * -EINVAL: it is another replica's. The incarnation is the one that the files have. Damaged, and not alone: the store
+ * stays open, and has nothing. */
 int smr_store_open(struct smr_store *store, struct hf_env *env, const char *directory,
 	const struct smr_store_identity *identity, struct hf_error *error);
 void smr_store_close(struct smr_store *store);
+/* The damaged files move aside, and another replica begins there, which replaces this one. */
+/* `damaged` is the caller's to take back, behind the last step. */
+#define SMR_STORE_RENEW_STEPS 3u /* each is durable before the next begins */
+int smr_store_renew(struct smr_store *store, const struct smr_store_identity *identity, unsigned step,
+	struct hf_error *error);
+/* Others have proven that batches up to there were durable: the next opening finds the damage. */
+void smr_store_prove(struct smr_store *store, uint64_t sequence);
 
 /* Durable on return: a sealed batch. After an error the file ends where it did. */
 int smr_store_append(struct smr_store *store, const uint8_t *batch, size_t bytes, struct hf_error *error);
+/* That it was (SYNCED-1): before anything of it is published. */
+int smr_store_mark(struct smr_store *store, struct hf_error *error);
 /* What follows goes into the next file, once it has its name. */
 int smr_store_rotate(struct smr_store *store, struct hf_error *error);
 int smr_store_rotate_name(struct smr_store *store, struct hf_error *error);

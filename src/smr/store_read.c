@@ -14,10 +14,7 @@
 
 int smr_store_damaged(const char *path, uint64_t offset, const char *what, struct hf_error *error)
 {
-	return hf_error_set(error, -EBADMSG,
-		"%s is damaged at offset %llu: %s; restore it, or empty its directory: the member then takes its state "
-		"from a majority of the others",
-		path, (unsigned long long)offset, what);
+	return hf_error_set(error, -EBADMSG, "%s is damaged at offset %llu: %s", path, (unsigned long long)offset, what);
 }
 
 static int cannot(const char *path, int rc, struct hf_error *error)

@@ -96,3 +96,14 @@ bool smr_wal_next(const struct smr_wal_batch *batch, uint32_t *at, struct smr_wa
 	*at += smr_wal_room(record_out->bytes);
 	return true;
 }
+
+bool smr_wal_promises(const struct smr_wal_batch *batch)
+{
+	struct smr_wal_record record;
+	uint32_t at = 0;
+
+	while (smr_wal_next(batch, &at, &record))
+		if (record.type != SMR_WAL_SEEN)
+			return true;
+	return false;
+}

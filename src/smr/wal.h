@@ -8,7 +8,8 @@
  *        16 u64 number                      the highest that is promised
  *        24 u64 commit                      all below is decided, and is in earlier batches as it was decided
  *        32 u32 bytes of the records        36 u32 0
- *        40 records: u32 bytes, u32 type: a slot as in the log (slot.h), or the configuration that founded the cluster;
+ *        40 records: u32 bytes, u32 type: a slot as in the log (slot.h), the configuration that founded the cluster, or
+ *           what another member has published as durable {u64 id, u64 incarnation, u64 sequence, u64 number} (R-D4);
  *           padded to 8
  *
  * Invariants:
@@ -25,6 +26,7 @@
 #define SMR_WAL_BATCH_HEAD  40u
 #define SMR_WAL_RECORD_HEAD 8u
 #define SMR_WAL_BATCH_MAX   (1u << 20) /* with its head */
+#define SMR_WAL_SEEN_BYTES  32u
 
 struct smr_wal_head {
 	uint64_t cluster[2], incarnation, generation;
@@ -32,7 +34,7 @@ struct smr_wal_head {
 void smr_wal_head_put(const struct smr_wal_head *head, uint8_t out[SMR_WAL_HEAD]);
 bool smr_wal_head_read(const uint8_t *data, size_t bytes, struct smr_wal_head *head_out);
 
-enum smr_wal_type { SMR_WAL_SLOT = 1, SMR_WAL_FOUNDED = 2 };
+enum smr_wal_type { SMR_WAL_SLOT = 1, SMR_WAL_FOUNDED = 2, SMR_WAL_SEEN = 3 };
 
 struct smr_wal_batch {
 	uint64_t sequence, number, commit;
@@ -45,6 +47,9 @@ void smr_wal_seal(uint32_t seed, const struct smr_wal_batch *batch, uint8_t *out
 size_t smr_wal_open(uint32_t seed, const uint8_t *data, size_t bytes, struct smr_wal_batch *batch_out);
 /* What a batch that begins so would have; 0: none begins so. From SMR_WAL_BATCH_HEAD bytes. */
 size_t smr_wal_length(const uint8_t *head);
+
+/* Not only what was seen of others. */
+bool smr_wal_promises(const struct smr_wal_batch *batch);
 
 struct smr_wal_record {
 	uint32_t type, bytes;

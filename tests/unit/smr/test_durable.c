@@ -90,6 +90,195 @@ static void a_member_returns_with_its_files_or_without(void **state)
 	remove_directory(&trio);
 }
 
+/* ---- damage ---- */
+
+/* A byte of the last file that is in use, near its end: within the last batch. */
+static void damage(const struct trio *trio, unsigned id)
+{
+	char path[96];
+	struct hf_file *file;
+	uint8_t byte;
+	int64_t bytes;
+
+	snprintf(path, sizeof(path), "%s/%u/wal.0", trio->directory, id);
+	assert_int_equal(hf_file_open(hf_env_host(), path, HF_FILE_WRITE, &file), 0);
+	bytes = hf_file_bytes(file);
+	assert_int_equal(hf_file_read_at(file, &byte, 1, (uint64_t)bytes - 9), 1);
+	byte ^= 1;
+	assert_int_equal(hf_file_write_at(file, &byte, 1, (uint64_t)bytes - 9), 1);
+	hf_file_close(file);
+}
+
+static void remove_damaged(const struct trio *trio, unsigned id)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/%u/damaged.0", trio->directory, id);
+	(void)hf_dir_list(hf_env_host(), path, remove_name, path);
+	assert_int_equal(hf_dir_remove(hf_env_host(), path), 0); /* it is there */
+}
+
+static uint64_t incarnation_of(const struct trio_member *member)
+{
+	struct hf_smr_status status;
+
+	hf_smr_status(member->smr, &status);
+	return status.incarnation;
+}
+
+/* Its last batch was decided with it: as the incarnation that it was, it votes no more. */
+static void a_damaged_member_returns_as_another_one(void **state)
+{
+	static struct trio trio;
+	uint64_t before;
+	unsigned out;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 0);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	before = incarnation_of(&trio.members[out]);
+	trio_stop(&trio, out);
+	damage(&trio, out);
+	trio_start(&trio, out);
+	assert_true(trio_until(&trio, trio_all_follow));
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	assert_int_equal(trio.members[out].applied, PROPOSALS);
+	assert_int_not_equal(incarnation_of(&trio.members[out]), before);
+	remove_damaged(&trio, out);
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
+static void turn_for(struct trio *trio, unsigned turns)
+{
+	while (turns-- > 0)
+		(void)hf_loop_turn(trio->loop, 1000000);
+}
+
+/* None of them has what it had, and none is new: a cluster that they founded would be an empty one (R-D5). */
+static void damaged_members_found_no_cluster(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, 20, 0);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		trio_stop(&trio, m);
+	for (unsigned round = 0; round < 2; round++) { /* a verdict holds for the next start, too */
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++) {
+			if (round == 0)
+				damage(&trio, m);
+			trio_start(&trio, m);
+		}
+		turn_for(&trio, 1500);
+		assert_null(trio_leader(&trio));
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+			trio_stop(&trio, m);
+	}
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		damage(&trio, m); /* puts the byte back: nothing else was changed */
+	trio_start_all(&trio);
+	assert_int_equal(trio_leader(&trio)->applied, 20);
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
+struct copy {
+	char name[8][32];
+	uint8_t *bytes[8];
+	int64_t size[8];
+	unsigned count;
+	char directory[80];
+};
+
+static void copy_name(const char *name, void *context)
+{
+	struct copy *copy = context;
+
+	if (strcmp(name, "lock") != 0)
+		snprintf(copy->name[copy->count++], sizeof(copy->name[0]), "%s", name);
+}
+
+static void copy_files(struct copy *copy, bool back)
+{
+	for (unsigned i = 0; i < copy->count; i++) {
+		char path[128];
+		struct hf_file *file;
+
+		snprintf(path, sizeof(path), "%s/%s", copy->directory, copy->name[i]);
+		assert_int_equal(hf_file_open(hf_env_host(), path, HF_FILE_WRITE, &file), 0);
+		if (!back) {
+			copy->size[i] = hf_file_bytes(file);
+			copy->bytes[i] = malloc((size_t)copy->size[i] + 1);
+			assert_non_null(copy->bytes[i]);
+			assert_int_equal(hf_file_read_at(file, copy->bytes[i], (size_t)copy->size[i], 0), copy->size[i]);
+		} else {
+			assert_int_equal(hf_file_resize(file, (uint64_t)copy->size[i]), 0);
+			assert_int_equal(
+				hf_file_write_at(file, copy->bytes[i], (size_t)copy->size[i], 0), copy->size[i]);
+			free(copy->bytes[i]);
+		}
+		hf_file_close(file);
+	}
+}
+
+static bool one_has_failed(struct trio *trio)
+{
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		if (trio->members[m].events[HF_SMR_FAILED] > 0)
+			return true;
+	return false;
+}
+
+/* A backup of a member, whole in itself: it has less than it has promised (R-D4). */
+static void an_older_copy_of_a_member_has_no_vote(void **state)
+{
+	static struct trio trio;
+	static struct copy copy;
+	unsigned out;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, 20, 0);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	trio_stop(&trio, out);
+	snprintf(copy.directory, sizeof(copy.directory), "%s/%u", trio.directory, out);
+	assert_int_equal(hf_dir_list(hf_env_host(), copy.directory, copy_name, &copy), 0);
+	copy_files(&copy, false);
+	trio_start(&trio, out);
+	assert_true(trio_until(&trio, trio_all_follow));
+	trio_propose_many(&trio, PROPOSALS, 100);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	turn_for(&trio, 300); /* what was seen reaches the disks */
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		trio_stop(&trio, m);
+	copy_files(&copy, true);
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		trio_start(&trio, m);
+	assert_true(trio_until(&trio, one_has_failed));
+	assert_int_equal(trio.members[out].events[HF_SMR_FAILED], 1);
+	assert_non_null(strstr(trio.members[out].last.reason, "an older copy"));
+	trio_stop(&trio, out);
+	trio_start(&trio, out);
+	assert_true(trio_until(&trio, trio_all_follow));
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	assert_int_equal(trio.members[out].applied, PROPOSALS + 20);
+	remove_damaged(&trio, out);
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
 static bool has_read(struct trio *trio)
 {
 	return trio->members[0].events[HF_SMR_RESTORED] > 0;
@@ -217,6 +406,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_disk_is_read_no_faster_than_the_program_takes_it),
 		cmocka_unit_test(who_pauses_for_a_snapshot_hands_leadership_on_before),
 		cmocka_unit_test(a_member_returns_with_its_files_or_without),
+		cmocka_unit_test(a_damaged_member_returns_as_another_one),
+		cmocka_unit_test(damaged_members_found_no_cluster),
+		cmocka_unit_test(an_older_copy_of_a_member_has_no_vote),
 		cmocka_unit_test(members_with_other_sessions_are_refused),
 		cmocka_unit_test(members_of_another_mode_are_refused),
 	};

@@ -13,6 +13,7 @@
 
 #define SEED    77u
 #define BATCHES 5u
+#define MARK_BYTES 512u
 
 struct bed {
 	char directory[64];
@@ -20,7 +21,15 @@ struct bed {
 };
 
 static const struct smr_store_identity identity = {
-	.cluster = {1, 2}, .incarnation = 3, .slots = 16, .slot_bytes = 256, .seed = SEED, .id = 1};
+	.cluster = {1, 2}, .incarnation = 3, .slots = 16, .slot_bytes = 256, .seed = SEED, .id = 1, .alone = true};
+
+static const struct smr_store_identity replacement = {.cluster = {1, 2},
+	.incarnation = 9,
+	.slots = 16,
+	.slot_bytes = 256,
+	.seed = SEED,
+	.id = 1,
+	.replaces = true};
 
 static void remove_name(const char *name, void *context)
 {
@@ -50,9 +59,30 @@ static void set_up(struct bed *bed)
 	open_store(bed);
 }
 
+/* Not alone: nothing changes until it is renewed. */
+static void open_damaged(struct bed *bed)
+{
+	struct smr_store_identity with_others = identity;
+	struct hf_error error;
+
+	with_others.alone = false;
+	assert_int_equal(
+		smr_store_open(&bed->store, hf_env_host(), bed->directory, &with_others, &error), -EBADMSG);
+	assert_true(bed->store.damaged);
+	assert_false(bed->store.has_state);
+	for (unsigned step = 0; step < SMR_STORE_RENEW_STEPS; step++)
+		assert_int_equal(smr_store_renew(&bed->store, &replacement, step, &error), 0);
+	bed->store.damaged = false;
+}
+
 static void tear_down(struct bed *bed)
 {
+	char aside[128];
+
 	smr_store_close(&bed->store);
+	snprintf(aside, sizeof(aside), "%s/damaged.0", bed->directory);
+	if (hf_dir_list(hf_env_host(), aside, remove_name, aside) == 0)
+		assert_int_equal(hf_dir_remove(hf_env_host(), aside), 0);
 	assert_int_equal(hf_dir_list(hf_env_host(), bed->directory, remove_name, bed->directory), 0);
 	assert_int_equal(hf_dir_remove(hf_env_host(), bed->directory), 0);
 }
@@ -70,6 +100,7 @@ static size_t append(struct bed *bed, uint64_t number)
 			batch + SMR_WAL_BATCH_HEAD, head.bytes, SMR_WAL_SLOT, data, (uint32_t)(50 + number + i));
 	smr_wal_seal(SEED, &head, batch);
 	assert_int_equal(smr_store_append(&bed->store, batch, SMR_WAL_BATCH_HEAD + head.bytes, &error), 0);
+	assert_int_equal(smr_store_mark(&bed->store, &error), 0);
 	return SMR_WAL_BATCH_HEAD + head.bytes;
 }
 
@@ -149,20 +180,36 @@ static void batches_are_read_many_at_a_time(void **state)
 	tear_down(&bed);
 }
 
+/* As it was before: a loss of power may leave an older mark than the log. */
+static void keep_mark(const struct bed *bed, uint8_t bytes[MARK_BYTES], bool restore)
+{
+	char path[128];
+	struct hf_file *file;
+
+	path_of(bed, "synced", path);
+	assert_int_equal(hf_file_open(hf_env_host(), path, HF_FILE_WRITE, &file), 0);
+	assert_true((restore ? hf_file_write_at(file, bytes, MARK_BYTES, 0)
+			     : hf_file_read_at(file, bytes, MARK_BYTES, 0)) > 0);
+	hf_file_close(file);
+}
+
 static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 {
 	struct bed bed;
+	uint8_t mark[MARK_BYTES] = {0};
 	uint64_t before = 0, all;
 
 	(void)state;
 	set_up(&bed);
 	for (unsigned i = 1; i <= BATCHES; i++) {
 		before = bed.store.wal_bytes;
+		keep_mark(&bed, mark, false);
 		append(&bed, i);
 	}
 	all = bed.store.wal_bytes;
 	for (uint64_t cut = before; cut < all; cut++) {
 		smr_store_close(&bed.store);
+		keep_mark(&bed, mark, true);
 		change(&bed, "wal.0", -1, cut);
 		open_store(&bed);
 		assert_int_equal(bed.store.wal_bytes, before);
@@ -172,6 +219,7 @@ static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 	}
 	for (uint64_t at = before; at < all; at++) { /* lost pieces within it */
 		smr_store_close(&bed.store);
+		keep_mark(&bed, mark, true);
 		change(&bed, "wal.0", (int64_t)at, 0);
 		open_store(&bed);
 		assert_int_equal(count(&bed), BATCHES - 1);
@@ -201,10 +249,92 @@ static void a_changed_byte_before_the_last_batch_is_damage_with_its_place(void *
 			snprintf(words, sizeof(words), "%s/wal.0 is damaged at offset %llu: ", bed.directory,
 				(unsigned long long)begins[i]);
 			assert_non_null(strstr(error.text, words));
-			assert_non_null(strstr(error.text, "empty its directory"));
+			assert_non_null(strstr(error.text, "restore it from a copy, or empty the directory"));
 			change(&bed, "wal.0", (int64_t)at, 0);
 			open_store(&bed);
 		}
+	tear_down(&bed);
+}
+
+/* Two members that decided it count on this one (R-D4); a process that was killed, or stopped, has lost no power. */
+static void a_last_batch_that_was_on_the_disk_is_no_torn_one(void **state)
+{
+	struct bed bed;
+	struct hf_error error;
+	uint64_t last = 0, all;
+
+	(void)state;
+	set_up(&bed);
+	for (unsigned i = 1; i <= BATCHES; i++) {
+		last = bed.store.wal_bytes;
+		append(&bed, i);
+	}
+	all = bed.store.wal_bytes;
+	for (uint64_t at = last; at < all; at += 3) {
+		smr_store_close(&bed.store);
+		change(&bed, "wal.0", (int64_t)at, 0);
+		assert_int_equal(try_open(&bed, &error), -EBADMSG);
+		assert_non_null(strstr(error.text, "wal.0 is damaged at offset "));
+		assert_non_null(strstr(error.text, "batch 5 was on the disk, and the last whole one is batch 4"));
+		assert_int_equal(try_open(&bed, &error), -EBADMSG); /* again */
+		change(&bed, "wal.0", (int64_t)at, 0);              /* no byte has changed */
+		open_store(&bed);
+		assert_int_equal(count(&bed), BATCHES);
+	}
+	smr_store_close(&bed.store);
+	change(&bed, "wal.0", -1, last); /* whole batches are gone */
+	assert_int_equal(try_open(&bed, &error), -EBADMSG);
+	change(&bed, "wal.0", -1, all); /* zeros */
+	assert_int_equal(try_open(&bed, &error), -EBADMSG);
+	open_damaged(&bed);
+	tear_down(&bed);
+}
+
+static void a_mark_without_the_other_files_is_no_new_directory(void **state)
+{
+	static const char *const gone[] = {"identity", "wal.0"};
+	struct bed bed;
+	struct hf_error error = {0};
+	char path[128];
+
+	(void)state;
+	set_up(&bed);
+	smr_store_close(&bed.store);
+	for (unsigned i = 0; i < 2; i++) {
+		path_of(&bed, gone[i], path);
+		assert_int_equal(hf_file_remove(hf_env_host(), path), 0);
+	}
+	assert_int_equal(try_open(&bed, &error), -EBADMSG);
+	assert_non_null(strstr(error.text, "/identity is damaged at offset 0: it is missing"));
+	open_damaged(&bed);
+	tear_down(&bed);
+}
+
+/* What others have seen is as good as the own mark; the replica that begins in its place founds nothing (R-D5). */
+static void an_older_copy_is_damage_and_is_replaced(void **state)
+{
+	struct bed bed;
+	struct hf_error error = {0};
+	char path[128];
+
+	(void)state;
+	set_up(&bed);
+	append(&bed, 1);
+	smr_store_prove(&bed.store, 7);
+	smr_store_close(&bed.store);
+	assert_int_equal(try_open(&bed, &error), -EBADMSG);
+	assert_non_null(strstr(error.text, "batch 7 was on the disk, and the last whole one is batch 1"));
+	open_damaged(&bed);
+	assert_int_equal(bed.store.incarnation, replacement.incarnation);
+	assert_true(bed.store.replaces);
+	append(&bed, 1);
+	smr_store_close(&bed.store);
+	open_store(&bed);
+	assert_true(bed.store.replaces);
+	assert_int_equal(bed.store.incarnation, replacement.incarnation);
+	assert_int_equal(count(&bed), 1);
+	path_of(&bed, "damaged.0/wal.0", path);
+	assert_int_equal(hf_file_remove(hf_env_host(), path), 0); /* it is there */
 	tear_down(&bed);
 }
 
@@ -255,7 +385,6 @@ static void files_are_read_on_from_the_newest_snapshot(void **state)
 		assert_int_equal(piece.part, n == 0 ? 0 : 2);
 	}
 	smr_store_read_close(&reader);
-	change(&bed, "wal.1", -1, SMR_WAL_HEAD + 1);
 	smr_store_close(&bed.store);
 	change(&bed, "snapshot.1", 90, 0);
 	assert_int_equal(try_open(&bed, &error), -EBADMSG);
@@ -340,6 +469,9 @@ int main(void)
 		cmocka_unit_test(batches_are_read_many_at_a_time),
 		cmocka_unit_test(a_batch_that_is_torn_at_any_byte_was_never_there),
 		cmocka_unit_test(a_changed_byte_before_the_last_batch_is_damage_with_its_place),
+		cmocka_unit_test(a_last_batch_that_was_on_the_disk_is_no_torn_one),
+		cmocka_unit_test(a_mark_without_the_other_files_is_no_new_directory),
+		cmocka_unit_test(an_older_copy_is_damage_and_is_replaced),
 		cmocka_unit_test(files_are_read_on_from_the_newest_snapshot),
 		cmocka_unit_test(a_file_that_is_missing_is_damage),
 		cmocka_unit_test(files_of_another_version_are_refused),
