@@ -101,9 +101,9 @@ bool smr_durable_own_promised(const struct hf_smr *smr);
 uint64_t smr_durable_own_end(const struct hf_smr *smr);
 
 /* durable_seen.c: damage of a member's files, and what the others know of them */
-bool smr_durable_is_lost(const struct hf_smr *smr);    /* it has lost what it had, and not copied it yet (R-D5) */
-bool smr_durable_renew_turn(struct hf_smr *smr);       /* its files move aside, once a majority without it leads */
-void smr_durable_note_seen(struct smr_link *link);     /* its public words were read */
+bool smr_durable_is_lost(const struct hf_smr *smr); /* it has lost what it had, and not copied it yet (R-D5) */
+bool smr_durable_renew_turn(struct hf_smr *smr);    /* its files move aside, once a majority without it leads */
+void smr_durable_note_seen(struct smr_link *link);  /* its public words were read */
 uint32_t smr_durable_put_seen(struct smr_durable *durable, uint32_t at); /* into the batch; the bytes behind it */
 void smr_durable_replay_seen(struct hf_smr *smr, const struct smr_wal_record *record);
 /* Another member has seen that sequence of this incarnation. */

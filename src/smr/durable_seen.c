@@ -89,8 +89,9 @@ void smr_durable_note_seen(struct smr_link *link)
 		*seen = (struct smr_durable_seen){.incarnation = link->incarnation};
 	if (sequence < seen->sequence) {
 		if (!link->older)
-			log_error("smr %s: member %u has less on its disk than it has published: batch %llu of %llu; it "
-				  "has no vote",
+			log_error(
+				"smr %s: member %u has less on its disk than it has published: batch %llu of %llu; it "
+				"has no vote",
 				link->smr->name, link->id, (unsigned long long)sequence,
 				(unsigned long long)seen->sequence);
 		link->tell |= !link->older;
@@ -100,7 +101,7 @@ void smr_durable_note_seen(struct smr_link *link)
 	}
 	durable->seen_more |= sequence > seen->sequence;
 	seen->sequence = sequence;
-	if (link->public[SMR_PUBLIC_DURABLE_ROUND] > seen->number)
+	if (link->public[SMR_PUBLIC_DURABLE_ROUND] > seen -> number)
 		seen->number = link->public[SMR_PUBLIC_DURABLE_ROUND];
 }
 
@@ -151,6 +152,7 @@ void smr_durable_hear_seen(struct hf_smr *smr, uint64_t incarnation, uint64_t se
 		return;
 	if (!durable->appending) /* else the others prove it again */
 		smr_store_prove(&durable->store, sequence);
-	smr->failed = "its files are an older copy: other members have seen more of it than its disk has; start it again, "
-		      "and it copies everything from them";
+	smr->failed =
+		"its files are an older copy: other members have seen more of it than its disk has; start it again, "
+		"and it copies everything from them";
 }

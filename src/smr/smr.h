@@ -210,8 +210,7 @@ static inline bool smr_is_known(const struct smr_link *link)
 
 	/* until its public words were read, an older copy of its files is not recognized */
 	return link->peer != NULL && !link->amnesiac && (smr->durable == NULL || (link->known && !link->older)) &&
-	       smr_link_role(link) != HF_SMR_OUT &&
-	       smr_is_voter(smr, link->id, link->incarnation);
+	       smr_link_role(link) != HF_SMR_OUT && smr_is_voter(smr, link->id, link->incarnation);
 }
 
 static inline uint64_t smr_link_commit(const struct smr_link *link)

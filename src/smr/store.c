@@ -110,7 +110,8 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 		return hf_error_set(error, -EINVAL,
 			"%s is of member %u with %u slots of %u bytes and %u sessions, or of another cluster; "
 			"give each member its own directory, and the slots and sessions that it began with",
-			path, found[40], get_le32(found + 32), get_le32(found + 36), get_le32(found + 40) >> 8 & SESSIONS_MASK);
+			path, found[40], get_le32(found + 32), get_le32(found + 36),
+			get_le32(found + 40) >> 8 & SESSIONS_MASK);
 	return 1;
 }
 
@@ -584,8 +585,8 @@ static int move_aside(struct smr_store *store)
 	return rc == 0 ? hf_dir_sync(store->env, store->directory) : rc;
 }
 
-int smr_store_renew(struct smr_store *store, const struct smr_store_identity *identity, unsigned step,
-	struct hf_error *error)
+int smr_store_renew(
+	struct smr_store *store, const struct smr_store_identity *identity, unsigned step, struct hf_error *error)
 {
 	struct synced_proof before;
 	int rc = 0;

@@ -9,8 +9,8 @@
  *   damaged.K     a directory: files of a replica that has lost something, which this one replaces
  *
  * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id,
- * u23 sessions, one bit: it replaces one that has lost something; u32 CRC32C of what is before. A snapshot: a head as that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0,
- * u32 crc, data}; each crc is seeded with the one before.
+ * u23 sessions, one bit: it replaces one that has lost something; u32 CRC32C of what is before. A snapshot: a head as
+ * that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0, u32 crc, data}; each crc is seeded with the one before.
  *
  * Synced data that does not read back is damage (R-D2): an error names the file, the offset and the remedy, and no byte
  * changes. So is a last batch that is not there and has a sequence below the mark. Above it a batch that is torn by a
@@ -38,7 +38,7 @@ struct smr_store {
 	bool damaged;  /* nothing is written, and nothing of it counts, until smr_store_renew() */
 	struct hf_file *lock;
 	struct synced *mark;
-	uint64_t marked_ns; /* when it was synced last */
+	uint64_t marked_ns;     /* when it was synced last */
 	uint64_t base, current; /* generations: of the snapshot, of the WAL that is written */
 	struct hf_file *wal;
 	uint64_t wal_bytes, sequence; /* of the current file; of the last batch */
@@ -67,8 +67,8 @@ void smr_store_close(struct smr_store *store);
 /* The damaged files move aside, and another replica begins there, which replaces this one. */
 /* `damaged` is the caller's to take back, behind the last step. */
 #define SMR_STORE_RENEW_STEPS 3u /* each is durable before the next begins */
-int smr_store_renew(struct smr_store *store, const struct smr_store_identity *identity, unsigned step,
-	struct hf_error *error);
+int smr_store_renew(
+	struct smr_store *store, const struct smr_store_identity *identity, unsigned step, struct hf_error *error);
 /* Others have proven that batches up to there were durable: the next opening finds the damage. */
 void smr_store_prove(struct smr_store *store, uint64_t sequence);
 

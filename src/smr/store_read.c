@@ -14,7 +14,8 @@
 
 int smr_store_damaged(const char *path, uint64_t offset, const char *what, struct hf_error *error)
 {
-	return hf_error_set(error, -EBADMSG, "%s is damaged at offset %llu: %s", path, (unsigned long long)offset, what);
+	return hf_error_set(
+		error, -EBADMSG, "%s is damaged at offset %llu: %s", path, (unsigned long long)offset, what);
 }
 
 static int cannot(const char *path, int rc, struct hf_error *error)

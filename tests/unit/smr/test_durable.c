@@ -219,7 +219,8 @@ static void copy_files(struct copy *copy, bool back)
 			copy->size[i] = hf_file_bytes(file);
 			copy->bytes[i] = malloc((size_t)copy->size[i] + 1);
 			assert_non_null(copy->bytes[i]);
-			assert_int_equal(hf_file_read_at(file, copy->bytes[i], (size_t)copy->size[i], 0), copy->size[i]);
+			assert_int_equal(
+				hf_file_read_at(file, copy->bytes[i], (size_t)copy->size[i], 0), copy->size[i]);
 		} else {
 			assert_int_equal(hf_file_resize(file, (uint64_t)copy->size[i]), 0);
 			assert_int_equal(

@@ -11,8 +11,8 @@
 #include "base/crc.h"
 #include "smr/store.h"
 
-#define SEED    77u
-#define BATCHES 5u
+#define SEED       77u
+#define BATCHES    5u
 #define MARK_BYTES 512u
 
 struct bed {
@@ -23,13 +23,8 @@ struct bed {
 static const struct smr_store_identity identity = {
 	.cluster = {1, 2}, .incarnation = 3, .slots = 16, .slot_bytes = 256, .seed = SEED, .id = 1, .alone = true};
 
-static const struct smr_store_identity replacement = {.cluster = {1, 2},
-	.incarnation = 9,
-	.slots = 16,
-	.slot_bytes = 256,
-	.seed = SEED,
-	.id = 1,
-	.replaces = true};
+static const struct smr_store_identity replacement = {
+	.cluster = {1, 2}, .incarnation = 9, .slots = 16, .slot_bytes = 256, .seed = SEED, .id = 1, .replaces = true};
 
 static void remove_name(const char *name, void *context)
 {
@@ -66,8 +61,7 @@ static void open_damaged(struct bed *bed)
 	struct hf_error error;
 
 	with_others.alone = false;
-	assert_int_equal(
-		smr_store_open(&bed->store, hf_env_host(), bed->directory, &with_others, &error), -EBADMSG);
+	assert_int_equal(smr_store_open(&bed->store, hf_env_host(), bed->directory, &with_others, &error), -EBADMSG);
 	assert_true(bed->store.damaged);
 	assert_false(bed->store.has_state);
 	for (unsigned step = 0; step < SMR_STORE_RENEW_STEPS; step++)
