@@ -10,7 +10,8 @@
  *
  * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id,
  * u23 sessions, one bit: it replaces one that has lost something; u32 CRC32C of what is before. A snapshot: a head as
- * that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0, u32 crc, data}; each crc is seeded with the one before.
+ * that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0, u32 crc, data}; each crc is seeded with the one
+ * before.
  *
  * Synced data that does not read back is damage (R-D2): an error names the file, the offset and the remedy, and no byte
  * changes. So is a last batch that is not there and has a sequence below the mark. Above it a batch that is torn by a
