@@ -7,6 +7,7 @@
 
 #include "base/ensure.h"
 #include "base/list.h"
+#include "proxy/alive.h"
 #include "proxy/redis/rewrite.h"
 
 #define READ_BYTES  65536u
@@ -30,6 +31,7 @@ struct proxy_server {
 	struct hf_poller poller;
 	struct hf_timer silence;
 	uint64_t silence_ns, heard_ns; /* heard_ns: in attended time */
+	struct proxy_alive alive;
 	const struct server_protocol *protocol;
 	const struct server_events *events;
 	void *context;
@@ -51,6 +53,7 @@ static void server_break(struct proxy_server *server, const char *format, const 
 	server->broken = true;
 	hf_loop_unwatch(&server->watch);
 	hf_loop_cancel_timer(server->loop, &server->silence);
+	proxy_alive_close(&server->alive);
 	(void)snprintf(words, sizeof(words), format, detail);
 	server->events->broken(server->context, words);
 }
@@ -233,7 +236,17 @@ static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 	}
 	if (!server->unwell && ns >= server->silence_ns / UNWELL_PART)
 		set_unwell(server, true);
+	if (server->unwell)
+		proxy_alive_ask(&server->alive);
 	await_reply(server);
+}
+
+/* It works at a command that takes long. */
+static void is_alive(struct proxy_alive *alive)
+{
+	struct proxy_server *server = container_of(alive, struct proxy_server, alive);
+
+	server->heard_ns = hf_loop_attended_ns(server->loop);
 }
 
 /* ---- asking ---- */
@@ -386,6 +399,7 @@ int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_n
 	server->silence.fire = silence_over;
 	server->silence.quiet = true;
 	server->watch.ready = server_ready;
+	proxy_alive_init(&server->alive, loop, path, protocol->alive, is_alive);
 	rc = hf_stream_connect_path(hf_loop_env(loop), path, &server->io, error);
 	if (rc == 0) {
 		rc = hf_loop_watch(loop, &server->watch, server->io, HF_READABLE);
@@ -409,6 +423,7 @@ void proxy_server_close(struct proxy_server *server)
 	if (server->poller.poll != NULL)
 		hf_loop_remove_poller(server->loop, &server->poller);
 	hf_loop_cancel_timer(server->loop, &server->silence);
+	proxy_alive_close(&server->alive);
 	hf_io_close(server->io);
 	while (server->count > 0)
 		free(take_first(server).bytes);

@@ -33,7 +33,8 @@ struct server_question {
 
 /* What differs between servers. */
 struct server_protocol {
-	const char *name; /* of the server, for people */
+	const char *name;  /* of the server, for people */
+	const char *alive; /* a question that costs nothing; any answer will do */
 	/* One reply, as resp_reply_read. */
 	enum resp_outcome (*read)(struct resp_reply *reply, const uint8_t *data, size_t bytes, size_t *used_out);
 	/* Appends what the client gets for this reply; with `out` NULL none is appended. False: no server answers
@@ -53,7 +54,8 @@ struct server_events {
 
 struct proxy_server;
 
-/* `path` is that of its socket. The server is broken when it does not answer for `silence_ns`. */
+/* `path` is that of its socket. The server is broken when it does not answer for `silence_ns`, on a second connection
+ * either: one that takes long for a command works. */
 int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns,
 	const struct server_protocol *protocol, const struct server_events *events, void *context,
 	struct proxy_server **server_out, struct hf_error *error);

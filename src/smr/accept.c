@@ -187,11 +187,13 @@ static bool log_calls(struct hf_smr *smr)
 	unsigned calls;
 	uint32_t bytes;
 
-	if (room == 0 || smr->changing || entries_out(smr) >= smr->config.window)
+	if (room == 0 || smr->changing || (smr->paced && smr->pace_bytes <= 0) ||
+		entries_out(smr) >= smr->config.window)
 		return false;
 	bytes = gather(smr, room, &calls);
 	if (calls == 0 || !smr_accept_append(smr, SMR_REQUESTS, (uint16_t)calls, smr->batch, bytes))
 		return false;
+	smr->pace_bytes -= bytes;
 	for (; calls > 0; calls--) {
 		struct hf_smr_call *call = smr->waiting;
 

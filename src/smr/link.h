@@ -22,7 +22,7 @@ enum smr_public {
 	SMR_PUBLIC_COMMIT,
 	SMR_PUBLIC_DURABLE,
 	SMR_PUBLIC_DURABLE_ROUND,
-	SMR_PUBLIC_FLAGS,    /* holder + 1 << 8 | flags */
+	SMR_PUBLIC_FLAGS,    /* fill of the tail of snapshots, in 256ths << 16 | holder + 1 << 8 | flags */
 	SMR_PUBLIC_SEQUENCE, /* of the last batch in the WAL that others may count on */
 	SMR_PUBLIC_COUNT,
 };

@@ -50,8 +50,9 @@ void smr_public_role(struct hf_smr *smr)
 	smr_public_store(smr, SMR_PUBLIC_DURABLE, smr->durable == NULL ? 0 : smr->durable->shown);
 	smr_public_store(smr, SMR_PUBLIC_DURABLE_ROUND, smr->durable == NULL ? 0 : smr->durable->shown_number);
 	smr_public_store(smr, SMR_PUBLIC_SEQUENCE, smr->durable == NULL ? 0 : smr->durable->store.promised);
-	smr_public_store(
-		smr, SMR_PUBLIC_FLAGS, (uint64_t)(smr->holder + 1) << 8 | (smr_public_ready(smr) ? SMR_FLAG_READY : 0));
+	smr_public_store(smr, SMR_PUBLIC_FLAGS,
+		(uint64_t)smr->tail_fill << 16 | (uint64_t)(smr->holder + 1) << 8 |
+			(smr_public_ready(smr) ? SMR_FLAG_READY : 0));
 }
 
 /* ---- heartbeats ---- */

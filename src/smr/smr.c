@@ -20,6 +20,7 @@
 #define SESSIONS       1024u
 #define SESSIONS_MAX   (1u << 20)
 #define WAL_BYTES      (64u << 20)
+#define TAIL_BYTES     (64u << 20)
 #define MAGIC          0x32676f6c746c6f68ull
 #define CQES           (HF_SMR_MEMBERS_MAX * SMR_WRS_MAX)
 #define SLACK_NS       1000u
@@ -75,6 +76,7 @@ static void pulse(struct hf_timer *timer, uint64_t now_ns)
 		smr_read_idle(smr);
 		smr_recycle_turn(smr);
 		smr_change_turn(smr);
+		smr_snapshot_pace(smr);
 		smr_for_links (link, smr)
 			smr_take_in_tell(link);
 	}
@@ -180,6 +182,7 @@ static void set_times(struct hf_smr_config *config)
 	config->window = (uint32_t)or_default(config->window, HF_SMR_WINDOW_MAX);
 	config->sessions = (uint32_t)or_default(config->sessions, SESSIONS);
 	config->wal_bytes = or_default(config->wal_bytes, WAL_BYTES);
+	config->tail_bytes = or_default(config->tail_bytes, TAIL_BYTES);
 }
 
 static bool is_power_within(uint32_t value, uint32_t least, uint32_t most)

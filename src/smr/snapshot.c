@@ -22,13 +22,16 @@
 
 #include "base/log.h"
 
-#define WINDOW         8u
-#define PIECE_BYTES    SMR_STORE_PIECE_BYTES /* the longest slot is one */
-#define HEAD_BYTES     10u                   /* u8 kind, u32 number, u32 piece, u8 part */
-#define TAIL_BYTES_MAX (64u << 20)
-#define TAIL_ROUNDS    16u            /* after which it ends however much comes meanwhile */
-#define ALIVE_NS       100000000ull   /* then an empty piece says that it goes on */
-#define ABANDONED_NS   30000000000ull /* a taker that takes nothing for so long has gone elsewhere */
+#define WINDOW       8u
+#define PIECE_BYTES  SMR_STORE_PIECE_BYTES /* the longest slot is one */
+#define HEAD_BYTES   10u                   /* u8 kind, u32 number, u32 piece, u8 part */
+#define TAIL_FULL    256u
+#define TAIL_SLACK   8u /* a part of its room is for what is on its way */
+#define PACED_FROM   (TAIL_FULL / 2)
+#define PACE_NS      10000000000ull /* what is left of the room would last so long */
+#define TAIL_ROUNDS  16u            /* after which it ends however much comes meanwhile */
+#define ALIVE_NS     100000000ull   /* then an empty piece says that it goes on */
+#define ABANDONED_NS 30000000000ull /* a taker that takes nothing for so long has gone elsewhere */
 
 struct smr_snapshot {
 	uint32_t number, sent, taken;
@@ -113,21 +116,37 @@ uint64_t smr_snapshot_index(const struct smr_snapshot *snapshot)
 
 /* ---- the tail ---- */
 
-static void keep(struct smr_snapshot *snapshot, const struct smr_slot *slot, const uint8_t *at)
+/* What was sent goes; then there is more room, up to the limit. */
+static bool make_room(const struct hf_smr *smr, struct smr_snapshot *snapshot, uint32_t bytes)
+{
+	size_t left = snapshot->tail_bytes - snapshot->tail_sent, room = 2 * snapshot->tail_room + PIECE_BYTES;
+	uint8_t *grown;
+
+	if (snapshot->tail_sent >= left) {
+		memcpy(snapshot->tail, snapshot->tail + snapshot->tail_sent, left);
+		snapshot->tail_bytes = left;
+		snapshot->tail_sent = 0;
+	}
+	if (snapshot->tail_bytes + bytes <= snapshot->tail_room)
+		return true;
+	if (room > smr->config.tail_bytes)
+		room = (size_t)smr->config.tail_bytes;
+	grown = snapshot->tail_bytes + bytes > room ? NULL : realloc(snapshot->tail, room);
+	if (grown == NULL)
+		return false;
+	snapshot->tail = grown;
+	snapshot->tail_room = room;
+	return true;
+}
+
+static void keep(
+	const struct hf_smr *smr, struct smr_snapshot *snapshot, const struct smr_slot *slot, const uint8_t *at)
 {
 	uint32_t bytes = smr_slot_bytes(slot);
 
-	if (snapshot->tail_sent == snapshot->tail_bytes)
-		snapshot->tail_sent = snapshot->tail_bytes = 0;
-	if (snapshot->tail_bytes + bytes > snapshot->tail_room) {
-		size_t room = 2 * snapshot->tail_room + PIECE_BYTES;
-		uint8_t *grown = room > TAIL_BYTES_MAX ? NULL : realloc(snapshot->tail, room);
-
-		snapshot->broken |= grown == NULL;
-		if (grown == NULL)
-			return;
-		snapshot->tail = grown;
-		snapshot->tail_room = room;
+	if (snapshot->tail_bytes + bytes > snapshot->tail_room && !make_room(smr, snapshot, bytes)) {
+		snapshot->broken = true;
+		return;
 	}
 	snapshot->broken |= slot->index != snapshot->tail_end; /* the giver has taken a snapshot itself */
 	memcpy(snapshot->tail + snapshot->tail_bytes, at, bytes);
@@ -139,7 +158,33 @@ void smr_snapshot_applies(struct hf_smr *smr, const struct smr_slot *slot, const
 {
 	smr_for_links (link, smr)
 		if (link->snapshot != NULL && !link->snapshot->last && !link->snapshot->broken)
-			keep(link->snapshot, slot, at);
+			keep(smr, link->snapshot, slot, at);
+}
+
+static unsigned fill_of(const struct hf_smr *smr)
+{
+	size_t most = (size_t)(smr->config.tail_bytes - smr->config.tail_bytes / TAIL_SLACK), left = 0;
+
+	smr_for_links (link, smr)
+		if (link->snapshot != NULL && link->snapshot->tail_bytes - link->snapshot->tail_sent > left)
+			left = link->snapshot->tail_bytes - link->snapshot->tail_sent;
+	return left == 0 ? 0 : left < most ? (unsigned)(left * TAIL_FULL / most) : TAIL_FULL - 1;
+}
+
+/* Writers get slower as a tail fills up, and never stand, so that a snapshot ends however long it takes. */
+void smr_snapshot_pace(struct hf_smr *smr)
+{
+	unsigned fill = smr->tail_fill = fill_of(smr);
+	int64_t most;
+
+	smr_for_links (link, smr)
+		if (smr_is_known(link) && (link->public[SMR_PUBLIC_FLAGS] >> 16 & 0xff) > fill)
+			fill = (unsigned)(link->public[SMR_PUBLIC_FLAGS] >> 16 & 0xff);
+	smr->paced = fill >= PACED_FROM;
+	most = (int64_t)(smr->config.tail_bytes / TAIL_FULL * (TAIL_FULL - fill));
+	smr->pace_bytes += most * (int64_t)(smr->config.pulse_ns / 1000) / (int64_t)(PACE_NS / 1000) + 1;
+	if (!smr->paced || smr->pace_bytes > most)
+		smr->pace_bytes = 0;
 }
 
 /* The snapshot begins with an entry of which some slots are applied: those are of the tail. False: the ring has them
@@ -155,7 +200,7 @@ static bool keep_begun(struct hf_smr *smr, struct smr_snapshot *snapshot)
 		memcpy(smr->copy, smr_slot_at(smr, snapshot->tail_end), smr->geometry.slot_bytes);
 		if (smr_slot_judge(&smr->geometry, smr->copy, snapshot->tail_end, &slot) != SMR_SLOT_VALID)
 			return false;
-		keep(snapshot, &slot, smr->copy);
+		keep(smr, snapshot, &slot, smr->copy);
 	}
 	return !snapshot->broken;
 }

@@ -147,6 +147,7 @@ enum { SMR_SAY_HELLO = 1, SMR_SAY_REFUSE, SMR_SAY_ASK, SMR_SAY_PIECE, SMR_SAY_EN
 void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
 bool smr_snapshot_turn(struct hf_smr *smr);
 void smr_snapshot_drop(struct smr_link *link);
+void smr_snapshot_pace(struct hf_smr *smr); /* at each pulse, for the leader */
 /* While snapshots are given: each slot in turn, as it is applied. */
 void smr_snapshot_applies(struct hf_smr *smr, const struct smr_slot *slot, const uint8_t *at);
 struct smr_store_piece;

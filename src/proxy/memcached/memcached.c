@@ -241,7 +241,7 @@ static bool restored(const uint8_t *replies, size_t bytes)
 }
 
 const struct protocol proxy_memcached = {
-	.replies = {.name = "memcached", .read = proxy_text_reply_read, .take = take},
+	.replies = {.name = "memcached", .alive = "version\r\n", .read = proxy_text_reply_read, .take = take},
 	.server = ENTRY_OF_MEMCACHED,
 	.read = proxy_text_read,
 	.find = proxy_text_find,

@@ -102,7 +102,7 @@ static const char *hear_hello(struct proxy *proxy, const uint8_t *reply, size_t 
 }
 
 const struct protocol proxy_redis = {
-	.replies = {.name = "Redis", .read = resp_reply_read, .take = take},
+	.replies = {.name = "Redis", .alive = "PING\r\n", .read = resp_reply_read, .take = take},
 	.server = ENTRY_OF_REDIS,
 	.read = read_request,
 	.read_changes = true,

@@ -1,4 +1,5 @@
 /* The connection of a proxy to its server: how long a silence lasts. */
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,9 +101,50 @@ static void time_in_which_the_process_stood_still_does_not_count(void **state)
 	close_server();
 }
 
+/* Accepts what waits, and answers on all connections but the first one. */
+static void answer_on_others(int connections[2])
+{
+	char question[64];
+	ssize_t n;
+
+	for (unsigned i = 0; i < 2; i++)
+		if (connections[i] < 0)
+			connections[i] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	if (connections[1] < 0)
+		return;
+	n = read(connections[1], question, sizeof(question));
+	if (n > 0)
+		assert_int_equal(write(connections[1], "+PONG\r\n", 7), 7);
+}
+
+/* It works at a command that takes longer than it may be silent. */
+static void a_server_that_answers_elsewhere_is_not_given_up(void **state)
+{
+	int connections[2] = {-1, -1};
+	uint64_t until;
+
+	(void)state;
+	open_server();
+	assert_int_equal(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
+	proxy_server_ask(server, PING, sizeof(PING) - 1, ENTRY_DROP, 0, NULL);
+	for (until = now_ns() + 5 * SILENCE_NS; now_ns() < until;) {
+		(void)hf_loop_turn(loop, TURN_NS);
+		answer_on_others(connections);
+		assert_int_equal(broken, 0);
+	}
+	assert_int_equal(unwell, 1);
+	for (until = now_ns() + 50 * SILENCE_NS; now_ns() < until && broken == 0;) /* hung as well */
+		(void)hf_loop_turn(loop, TURN_NS);
+	assert_int_equal(broken, 1);
+	close_server();
+	close(connections[0]);
+	close(connections[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_server_that_answers_elsewhere_is_not_given_up),
 		cmocka_unit_test(time_in_which_the_process_stood_still_does_not_count),
 	};
 

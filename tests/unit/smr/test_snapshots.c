@@ -104,11 +104,14 @@ static bool is_ready_to_give(struct trio *trio)
 	return false;
 }
 
+static uint64_t tail_bytes; /* 0: the default */
+
 /* A member has lost an entry, and takes a snapshot from one that is not ready to give it. */
 static struct trio_member *begin_slow_snapshot(struct trio *trio, uint64_t slow_ns)
 {
 	trio_open(trio);
 	trio->config.patience_ns = 200000000;
+	trio->config.tail_bytes = tail_bytes;
 	trio->slow_ns = slow_ns;
 	trio_start_all(trio);
 	trio_propose_many(trio, PROPOSALS, 1000);
@@ -208,6 +211,33 @@ static void who_would_lead_and_has_lost_a_decided_entry_lets_another_one(void **
 	trio_close(&trio);
 }
 
+static unsigned given(const struct trio *trio)
+{
+	return trio->members[0].snapshots + trio->members[1].snapshots + trio->members[2].snapshots;
+}
+
+/* More is written in the time of one snapshot than is kept for the member that takes it: without a limit that one
+ * would begin again, for ever. */
+static void writers_slow_down_for_a_member_that_returns(void **state)
+{
+	static struct trio trio;
+	uint32_t value = 6000;
+
+	(void)state;
+	tail_bytes = 1u << 14;
+	begin_slow_snapshot(&trio, 2000000000);
+	while (!taker_has_it(&trio)) {
+		struct hf_smr_call call = {0};
+
+		assert_int_equal(trio_propose(&trio, value++, &call), HF_SMR_DECIDED);
+		assert_int_equal(given(&trio), 1);
+	}
+	assert_true(value - 6000 > (1u << 14) / 128); /* half the room, and they went on */
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	tail_bytes = 0;
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +246,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_is_slow_to_give_a_snapshot_is_awaited),
 		cmocka_unit_test(who_gives_a_snapshot_is_told_that_another_one_gives_it),
 		cmocka_unit_test(who_gives_a_snapshot_that_nobody_takes_closes_it),
+		cmocka_unit_test(writers_slow_down_for_a_member_that_returns),
 		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
 	};
 
