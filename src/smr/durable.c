@@ -201,18 +201,6 @@ void smr_durable_begin(struct hf_smr *smr, uint64_t at, bool founded)
 		durable->sure = at;
 }
 
-struct smr_store_identity smr_durable_identity(const struct hf_smr *smr)
-{
-	return (struct smr_store_identity){.cluster = {smr->cluster[0], smr->cluster[1]},
-		.incarnation = smr->incarnation,
-		.slots = smr->geometry.slots,
-		.slot_bytes = smr->geometry.slot_bytes,
-		.seed = smr->geometry.seed,
-		.sessions = smr->config.sessions,
-		.id = smr->id,
-		.alone = smr->known_count == 1 || smr->app.restore_open == NULL};
-}
-
 int smr_durable_open(struct hf_smr *smr, struct hf_error *error)
 {
 	const struct smr_store_identity identity = smr_durable_identity(smr);

@@ -14,6 +14,18 @@
 
 #define SEEN_NS 100000000u
 
+struct smr_store_identity smr_durable_identity(const struct hf_smr *smr)
+{
+	return (struct smr_store_identity){.cluster = {smr->cluster[0], smr->cluster[1]},
+		.incarnation = smr->incarnation,
+		.slots = smr->geometry.slots,
+		.slot_bytes = smr->geometry.slot_bytes,
+		.seed = smr->geometry.seed,
+		.sessions = smr->config.sessions,
+		.id = smr->id,
+		.alone = smr->known_count == 1 || smr->app.restore_open == NULL};
+}
+
 bool smr_durable_is_lost(const struct hf_smr *smr)
 {
 	return smr->durable != NULL &&
@@ -41,7 +53,7 @@ static void renewed(struct hf_work *work, int result)
 	if (durable->smr->stopping)
 		return;
 	if (result != 0)
-		smr_durable_failed(durable, &durable->append_error);
+		durable->smr->failed = durable->append_error.text;
 	else if (++durable->renew_step < SMR_STORE_RENEW_STEPS)
 		submit(durable);
 	else {
