@@ -241,6 +241,8 @@ void smr_durable_close(struct hf_smr *smr)
 		return;
 	smr_durable_save_drop(smr);
 	hf_workers_close(durable->workers);
+	if (durable->proven != 0)
+		smr_store_prove(&durable->store, durable->proven);
 	smr_store_close(&durable->store);
 	free(durable->piece_data);
 	free(durable->batch);

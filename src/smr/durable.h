@@ -56,6 +56,7 @@ struct smr_durable {
 	bool batch_promises; /* it has more than that */
 	bool renewing;       /* damaged files move aside */
 	unsigned renew_step;
+	uint64_t proven; /* the batch that another member has seen, and the own disk lacks; 0: none */
 	/* a snapshot, a piece at a time */
 	enum smr_saving saving;
 	bool taken; /* WHOLE, FINISH: another member's */

@@ -162,7 +162,8 @@ void smr_durable_hear_seen(struct hf_smr *smr, uint64_t incarnation, uint64_t se
 	if (durable == NULL || durable->store.damaged || incarnation != smr->incarnation ||
 		sequence <= durable->store.promised || smr->failed != NULL)
 		return;
-	if (!durable->appending) /* else the others prove it again */
+	durable->proven = sequence;
+	if (!durable->appending) /* else when its threads have ended */
 		smr_store_prove(&durable->store, sequence);
 	smr->failed =
 		"its files are an older copy: other members have seen more of it than its disk has; start it again, "
