@@ -605,7 +605,7 @@ def wrong_configurations_are_refused(directory):
                          ["at most 15 bytes"]),
                         ('{"name": "n", ' + management + ', "kv": {"lease_ms": 30, "members": [{"name": "n", "control": '
                          '["127.0.0.1:1"]}]}}', ["lease_ms is 30.0", "falls silent", "above 33.6"]),
-                        ('{"name": "n", ' + management + ', "kv": {"suspect_ms": 20, "members": [{"name": "n", "control": '
+                        ('{"name": "n", ' + management + ', "kv": {"cores": "owned", "suspect_ms": 20, "members": [{"name": "n", "control": '
                          '["127.0.0.1:1"]}]}}', ["suspect_ms is 20.0", "above 20.0"]),
                         ('{"name": "n", ' + management + ', "kv": {"lease_ms": 50, "suspect_ms": 11, "members": [{"name": "n", '
                          '"control": ["127.0.0.1:1"]}]}}', ["suspect_ms is 11.0", "falls silent", "above 16.8"]),
