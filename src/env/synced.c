@@ -26,6 +26,8 @@ _Static_assert(OWNER_AT + SYNCED_OWNER_BYTES == FIRST_AT && BOOT_AT + HF_BOOT_ID
 struct synced {
 	struct hf_file *file;
 	uint32_t serial;
+	bool wrote;                   /* since the last sync */
+	unsigned kept;                /* the record that is on the disk: the other one is written (SYNCED-2) */
 	uint8_t record[RECORD_BYTES]; /* the last one that was written, or will be */
 };
 
@@ -97,6 +99,13 @@ int synced_open(struct hf_env *env, const char *path, const char *owner, struct 
 	if (last != NULL) {
 		*before_out = proof_of(last, synced->record);
 		synced->serial = get_le32(last + SERIAL_AT);
+		synced->kept = last == records ? 0 : 1;
+		rc = hf_file_sync(synced->file);
+		if (rc != 0) {
+			synced_close(synced, false);
+			return hf_error_set(error, rc, "%s cannot be synced: %s; repair the disk, and restart", path,
+				strerror(-rc));
+		}
 	} else if (n > 0) {
 		log_warn("%s cannot be read: damage of the log beside it is recognized by its own entries only", path);
 	}
@@ -113,7 +122,8 @@ static int put(struct synced *synced, bool closed)
 	put_le32(record + SERIAL_AT, synced->serial);
 	put_le32(record + CLOSED_AT, closed);
 	put_le32(record, crc32c(0, record + SERIAL_AT, RECORD_BYTES - SERIAL_AT));
-	n = hf_file_write_at(synced->file, record, RECORD_BYTES, synced->serial % RECORDS * RECORD_BYTES);
+	synced->wrote = true;
+	n = hf_file_write_at(synced->file, record, RECORD_BYTES, (synced->kept ^ 1) * RECORD_BYTES);
 	return n < 0 ? (int)n : n < (ssize_t)RECORD_BYTES ? -ENOSPC : 0;
 }
 
@@ -127,7 +137,12 @@ int synced_write(struct synced *synced, uint64_t first, uint64_t synced_end, uin
 
 int synced_sync(struct synced *synced)
 {
-	return hf_file_sync(synced->file);
+	int rc = hf_file_sync(synced->file);
+
+	if (rc == 0 && synced->wrote)
+		synced->kept ^= 1;
+	synced->wrote = synced->wrote && rc != 0;
+	return rc;
 }
 
 void synced_close(struct synced *synced, bool closed)

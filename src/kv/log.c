@@ -262,7 +262,8 @@ static void prepare(struct log *log)
 	flush->rolls = flush->data.bytes > 0 && (last == NULL || last->bytes >= log->config->segment_bytes);
 	flush->to = flush->rolls ? (struct log_segment){.position = log->durable} : *last;
 	if (flush->rolls) {
-		struct log_head head = {.position = log->durable, .life = log->life, .incarnation = log->incarnation};
+		struct log_head head = {
+			.position = log->durable, .life = log->life, .marked = true, .incarnation = log->incarnation};
 		struct log_entry first;
 
 		ensure(kv_log_entry_read(flush->data.at, flush->data.bytes, &first));
@@ -358,6 +359,17 @@ static int lock(struct log *log, struct hf_error *error)
 	return rc == 0 ? 0 : hf_error_set(error, rc, "kv: cannot lock %s: %s", path, strerror(-rc));
 }
 
+/* On the disk, with its name, before a segment says that it is there. */
+static int begin_mark(struct log *log)
+{
+	uint64_t first = log->segment_count == 0 ? log->end : log->segments[0].position;
+	int rc = synced_write(log->synced, first, is_synced(log) ? log->durable : 0, log->durable);
+
+	if (rc == 0)
+		rc = synced_sync(log->synced);
+	return rc != 0 ? rc : hf_dir_sync(log->env, log->config->log);
+}
+
 /* A life of its own, durable before anything follows. */
 static int begin_life(struct log *log, struct hf_error *error)
 {
@@ -371,8 +383,11 @@ static int begin_life(struct log *log, struct hf_error *error)
 	(void)kv_log_append(log, &entry);
 	if (log->damaged)
 		log->mark = kv_log_append(log, &(struct log_entry){.kind = LOG_WIPE});
-	rc = kv_log_flush_now(log);
-	if (rc == 0 && is_synced(log))
+	if (!log->damaged)
+		rc = begin_mark(log);
+	if (rc == 0)
+		rc = kv_log_flush_now(log);
+	if (rc == 0)
 		rc = synced_sync(log->synced);
 	return rc == 0 ? 0
 		       : hf_error_set(error, rc,

@@ -75,6 +75,7 @@ void kv_log_head_write(const struct log_head *head, uint8_t at[LOG_HEAD_BYTES])
 {
 	memset(at, 0, LOG_HEAD_BYTES);
 	put_le64(at, MAGIC);
+	put_le32(at + 12, head->marked);
 	put_le64(at + 16, head->position);
 	put_le64(at + 24, head->sequence);
 	put_le32(at + 32, head->life);
@@ -97,6 +98,7 @@ bool kv_log_head_read(const uint8_t *at, size_t bytes, struct log_head *head_out
 	*head_out = (struct log_head){.position = get_le64(at + 16),
 		.sequence = get_le64(at + 24),
 		.life = get_le32(at + 32),
+		.marked = get_le32(at + 12) != 0,
 		.incarnation = get_le64(at + 40)};
 	memcpy(head_out->cluster, at + 64, sizeof(head_out->cluster));
 	memcpy(head_out->member, at + 128, sizeof(head_out->member));

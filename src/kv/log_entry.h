@@ -3,7 +3,7 @@
  * A segment is a file: a head of 256 bytes, then entries. Positions count the bytes of entries, heads left out, from
  * the beginning of the log; the head says which one its segment begins at. Little-endian:
  *
- *   head   0 u64 "HFKVLOG2"   8 u32 crc32c of what follows   16 u64 position   24 u64 sequence   32 u32 life
+ *   head   0 u64 "HFKVLOG2"   8 u32 crc32c of what follows   12 u32 1: a mark is beside the log   16 u64 position   24 u64 sequence   32 u32 life
  *         40 u64 incarnation of the process of that life
  *         64 name of the cluster  128 name of the member  256
  *   entry  0 u32 crc32c of what follows   4 u32 bytes of all of it, a multiple of 64   8 u64 sequence   16 u32 life
@@ -59,6 +59,7 @@ bool kv_log_entry_follows(const struct log_entry *entry, uint64_t sequence, uint
 struct log_head {
 	uint64_t position, sequence, incarnation;
 	uint32_t life;
+	bool marked; /* it was begun beside a mark: without one the log is damaged */
 	char cluster[64], member[64];
 };
 

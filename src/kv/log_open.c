@@ -24,6 +24,7 @@ struct scan {
 	uint8_t *piece;      /* of a segment */
 	uint64_t *positions; /* that the names say */
 	size_t count, room;
+	bool marked;              /* a segment was begun beside a mark */
 	bool is_segment, follows; /* the last one: it has a head, and continues the one before */
 	int rc;
 };
@@ -199,6 +200,7 @@ static int read_segment(struct scan *scan, uint64_t position, struct hf_error *e
 				path);
 		if (scan->is_segment)
 			rc = check_owner(log, &head, error);
+		scan->marked |= scan->is_segment && head.marked;
 		if (rc == 0 && scan->is_segment)
 			rc = take_segment(scan, &head, file, error);
 	} else {
@@ -303,7 +305,9 @@ static bool is_damaged(const struct scan *scan, const struct synced_proof *proof
 
 	if (log->segment_count < scan->count && (log->segment_count < scan->count - 1 || scan->is_segment))
 		return true;
-	return proof->known && proof->end > proof->first &&
+	if (!proof->known)
+		return scan->marked;
+	return proof->end > proof->first &&
 	       (log->segment_count == 0 || log->segments[0].position > proof->first || log->end < proof->end);
 }
 
@@ -314,6 +318,10 @@ static void describe(const struct scan *scan, const struct synced_proof *proof, 
 	const struct log_segment *last = log->segment_count == 0 ? NULL : &log->segments[log->segment_count - 1];
 	char path[LOG_PATH_BYTES];
 
+	if (!proof->known && scan->marked) {
+		snprintf(text, bytes, "%.180s/synced is missing, or cannot be read", log->config->log);
+		return;
+	}
 	if (last == NULL || last->position > proof->first + last->bytes) {
 		kv_log_path(log, last != NULL || scan->count == 0 ? proof->first : scan->positions[0], path);
 		snprintf(text, bytes, "%s is missing, or its head cannot be read", path);
@@ -327,8 +335,14 @@ static void describe(const struct scan *scan, const struct synced_proof *proof, 
 static int set_aside(struct scan *scan, const struct synced_proof *proof)
 {
 	struct log *log = scan->log;
-	int rc = 0;
+	uint64_t end = (proof->known && log->end < proof->end ? proof->end : log->end) + LOG_UNIT;
+	/* A log from 0 on, which is not there: the next opening finds damage again, until the WIPE is durable (R-D5). */
+	int rc = synced_write(log->synced, 0, end, end);
 
+	if (rc == 0)
+		rc = synced_sync(log->synced);
+	if (rc == 0)
+		rc = hf_dir_sync(log->env, log->config->log);
 	for (size_t i = 0; i < scan->count && rc == 0; i++) {
 		char path[LOG_PATH_BYTES], kept[LOG_PATH_BYTES + 32];
 
@@ -338,9 +352,7 @@ static int set_aside(struct scan *scan, const struct synced_proof *proof)
 		rc = hf_file_rename(log->env, path, kept);
 	}
 	log->segment_count = log->life_count = 0;
-	if (proof->known && log->end < proof->end)
-		log->end = proof->end;
-	log->mark = log->end;
+	log->end = log->mark = end;
 	scan->count = 0;
 	return rc;
 }

@@ -84,10 +84,13 @@ static void a_torn_record_leaves_the_one_before(void **state)
 	struct synced *synced = open_mark("c/a", &proof);
 
 	(void)state;
-	for (uint64_t i = 1; i <= 4; i++)
+	assert_int_equal(synced_write(synced, 0, 3, 3), 0); /* the second record */
+	assert_int_equal(synced_sync(synced), 0);
+	for (uint64_t i = 4; i <= 7; i++) /* all in the first one */
 		assert_int_equal(synced_write(synced, 0, i, i), 0);
 	synced_close(synced, false);
-	flip(0); /* of the fourth, which has an even serial */
+	assert_int_equal(proof_left("c/a").end, 7);
+	flip(0);
 	assert_int_equal(proof_left("c/a").end, 3);
 	flip(RECORD_BYTES);
 	assert_false(proof_left("c/a").known);

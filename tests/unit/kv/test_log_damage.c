@@ -271,6 +271,22 @@ static void a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new(void **s
 	kv_log_close(&f->log);
 }
 
+/* Without it a changed byte would be a torn end. */
+static void a_log_whose_mark_is_gone_is_damaged(void **state)
+{
+	struct fixture *f = *state;
+
+	make_log(f, false);
+	remove_file("synced", f);
+	assert_int_equal(open_log(f), -EBADMSG);
+	assert_non_null(strstr(f->error.text, "/synced is missing"));
+	kv_log_close(&f->log);
+	f->config.member_count = 3;
+	assert_int_equal(open_log(f), 0);
+	assert_true(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
 /* Behind the mark: a flush that was under way. */
 static void a_torn_end_is_cut_and_kept_beside(void **state)
 {
@@ -319,6 +335,7 @@ int main(void)
 			a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_log_whose_mark_is_gone_is_damaged, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_is_cut_and_kept_beside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_whose_first_segments_were_dropped_is_whole, set_up, tear_down),
 	};
