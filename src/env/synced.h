@@ -2,8 +2,8 @@
  *
  *   SYNCED-1  The mark is written behind each sync of the log and before anything of it is acknowledged. It may lag,
  *             and never leads the log: the owner lowers it, durably, before the log is cut.
- *   SYNCED-2  Of two records the one with the later serial counts. One is on the disk, and only the other one is written
- *             until that is synced: a loss of power tears one of them at most.
+ *   SYNCED-2  Of two records the one with the later serial counts. One is on the disk, and only the other one is
+ *             written until that is synced: a loss of power tears one of them at most.
  *   SYNCED-3  What is only written counts in the boot of the host that wrote it, and in that very file: its device and
  *             inode are in the record, so a copied directory proves nothing but what its disk has.
  *

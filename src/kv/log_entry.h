@@ -3,8 +3,8 @@
  * A segment is a file: a head of 256 bytes, then entries. Positions count the bytes of entries, heads left out, from
  * the beginning of the log; the head says which one its segment begins at. Little-endian:
  *
- *   head   0 u64 "HFKVLOG2"   8 u32 crc32c of what follows   12 u32 1: a mark is beside the log   16 u64 position   24 u64 sequence   32 u32 life
- *         40 u64 incarnation of the process of that life
+ *   head   0 u64 "HFKVLOG2"   8 u32 crc32c of what follows   12 u32 1: a mark is beside the log   16 u64 position
+ *         24 u64 sequence   32 u32 life   40 u64 incarnation of the process of that life
  *         64 name of the cluster  128 name of the member  256
  *   entry  0 u32 crc32c of what follows   4 u32 bytes of all of it, a multiple of 64   8 u64 sequence   16 u32 life
  *         20 u8 kind  21 u8 flags  22 u16 node  24 u64 version  32 u32 join  36 u32 key_bytes  40 u32 value_bytes

@@ -336,7 +336,7 @@ static int set_aside(struct scan *scan, const struct synced_proof *proof)
 {
 	struct log *log = scan->log;
 	uint64_t end = (proof->known && log->end < proof->end ? proof->end : log->end) + LOG_UNIT;
-	/* A log from 0 on, which is not there: the next opening finds damage again, until the WIPE is durable (R-D5). */
+	/* A log from 0 on, which is not there: the next opening finds damage again, until the WIPE is durable. R-D5 */
 	int rc = synced_write(log->synced, 0, end, end);
 
 	if (rc == 0)

@@ -232,7 +232,6 @@ static void writers_slow_down_for_a_member_that_returns(void **state)
 		assert_int_equal(trio_propose(&trio, value++, &call), HF_SMR_DECIDED);
 		assert_int_equal(given(&trio), 1);
 	}
-	assert_true(value - 6000 > (1u << 14) / 128); /* half the room, and they went on */
 	assert_true(trio_until(&trio, trio_all_have_applied));
 	tail_bytes = 0;
 	trio_close(&trio);
