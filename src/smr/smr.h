@@ -130,12 +130,12 @@ struct hf_smr {
 	bool refused; /* a proposal, with -EAGAIN */
 
 	unsigned giving_snapshots;
-	bool paced;         /* the tail of a snapshot fills up: what is proposed is limited */
-	unsigned tail_fill; /* of the room for tails, in 256ths */
-	int64_t pace_bytes; /* that may be proposed until the next pulse */
-	bool applying;      /* an entry, whose calls may be answered within */
-	bool stayed;        /* it lacks entries, and no other member had a snapshot */
-	bool lacks;         /* entries that only a snapshot has, and its program takes none */
+	bool paced;                      /* the tail of a snapshot fills up: what is proposed is limited */
+	unsigned tail_fill;              /* of the room for tails, in 256ths */
+	int64_t pace_bytes, pace_credit; /* that may be proposed until the next pulse; bytes * ns towards one more */
+	bool applying;                   /* an entry, whose calls may be answered within */
+	bool stayed;                     /* it lacks entries, and no other member had a snapshot */
+	bool lacks;                      /* entries that only a snapshot has, and its program takes none */
 	struct smr_restore *restore;
 	uint32_t snapshots_asked;    /* counter */
 	struct smr_durable *durable; /* NULL: memory is the storage */

@@ -182,7 +182,9 @@ void smr_snapshot_pace(struct hf_smr *smr)
 			fill = (unsigned)(link->public[SMR_PUBLIC_FLAGS] >> 16 & 0xff);
 	smr->paced = fill >= PACED_FROM;
 	most = (int64_t)(smr->config.tail_bytes / TAIL_FULL * (TAIL_FULL - fill));
-	smr->pace_bytes += most * (int64_t)(smr->config.pulse_ns / 1000) / (int64_t)(PACE_NS / 1000) + 1;
+	smr->pace_credit += most * (int64_t)smr->config.pulse_ns;
+	smr->pace_bytes += smr->pace_credit / (int64_t)PACE_NS;
+	smr->pace_credit %= (int64_t)PACE_NS;
 	if (!smr->paced || smr->pace_bytes > most)
 		smr->pace_bytes = 0;
 }

@@ -224,7 +224,7 @@ static void writers_slow_down_for_a_member_that_returns(void **state)
 	uint32_t value = 6000;
 
 	(void)state;
-	tail_bytes = 1u << 14;
+	tail_bytes = 1u << 20;
 	begin_slow_snapshot(&trio, 2000000000);
 	while (!taker_has_it(&trio)) {
 		struct hf_smr_call call = {0};
