@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "dev/qp_rules.h"
 #include "dev/verbs/verbs.h"
+#include "env/fault.h"
 
 #define MARK_BYTES 8u
 #define SPREAD     0x9e3779b97f4a7c15ull
@@ -53,6 +54,7 @@ int verbs_answers_init(struct verbs_qp *qp)
 	qp->answers = calloc(1, sizeof(*qp->answers));
 	if (qp->answers == NULL)
 		return -ENOMEM;
+	fault_catch();
 	hf_env_entropy(dev->base.env, &qp->answers->key, sizeof(qp->answers->key));
 	return 0;
 }
@@ -110,24 +112,46 @@ static bool is_permitted(const struct verbs_qp *qp, const struct ibv_sge *range,
 	       range->length <= mr->base.bytes - at;
 }
 
+struct mark_copy {
+	void *to;
+	const void *from;
+	uint32_t bytes;
+};
+
+static void copy_bytes(void *context)
+{
+	const struct mark_copy *copy = context;
+
+	memcpy(copy->to, copy->from, copy->bytes);
+}
+
+/* False: the program has taken the memory away, and the NIC, which has its pages, needs no mark there. */
+static bool copy_mark(void *to, const void *from, uint32_t bytes)
+{
+	return fault_try(copy_bytes, &(struct mark_copy){.to = to, .from = from, .bytes = bytes});
+}
+
 static bool is_marked(const struct verbs_qp *qp, const struct use *use)
 {
+	uint64_t there = 0;
+
 	return use->mark_bytes > 0 && is_permitted(qp, &use->range, true) &&
-	       memcmp(mark_of(use), &use->mark, use->mark_bytes) == 0;
+	       copy_mark(&there, mark_of(use), use->mark_bytes) && memcmp(&there, &use->mark, use->mark_bytes) == 0;
 }
 
 static void mark(const struct verbs_answers *answers, struct use *use, uint32_t bytes)
 {
 	use->mark_bytes = bytes;
 	use->mark = answers->key ^ (answers->end * SPREAD);
-	memcpy(&use->before, mark_of(use), use->mark_bytes);
-	memcpy(mark_of(use), &use->mark, use->mark_bytes);
+	if (!copy_mark(&use->before, mark_of(use), use->mark_bytes) ||
+		!copy_mark(mark_of(use), &use->mark, use->mark_bytes))
+		use->mark_bytes = 0;
 }
 
 static void restore(const struct use *use)
 {
 	if (use->mark_bytes > 0)
-		memcpy(mark_of(use), &use->before, use->mark_bytes);
+		(void)copy_mark(mark_of(use), &use->before, use->mark_bytes);
 }
 
 /* ---- before the wr is posted ---- */
