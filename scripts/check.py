@@ -159,8 +159,8 @@ def main():
     if status != 0 and not failed:
         failed.append(f"meson test: exit status {status}")
 
-    for test in tests:
-        print("".join(f"\n{line}" for line in WINDOW.findall(test.get("stdout", ""))))
+    for line in [line for test in tests for line in WINDOW.findall(test.get("stdout", ""))]:
+        print(f"\n{line}")
     print("\nslowest:")
     for test in sorted(tests, key=lambda t: -t["duration"])[:SLOWEST_SHOWN]:
         print(f"  {test['duration']:7.1f} s  {test['name']}")
