@@ -100,15 +100,9 @@ static void serve(const struct http_request *request, struct http_answer *answer
 static void ready(const struct http_request *request, struct http_answer *answer, void *context)
 {
 	const struct hf_kv *kv = context;
-	const char *wrong = kv_commands_refusal(kv);
-	json_t *json = json_pack("{s:s, s:b, s:s}", "node", kv->node->config.name, "ready", wrong == NULL, "reason",
-		wrong == NULL ? "it serves" : wrong);
 
 	(void)request;
-	answer->status = wrong == NULL ? 200 : 503;
-	answer->type = "application/json";
-	answer->body = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
-	json_decref(json);
+	http_answer_ready(answer, kv->node->config.name, kv_commands_refusal(kv));
 }
 
 static const struct {

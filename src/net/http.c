@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "base/ensure.h"
 
 #define PLAIN "text/plain; charset=utf-8"
@@ -175,4 +177,15 @@ void http_unroute(struct http_server *server, const char *path)
 int http_address(const struct http_server *server, struct hf_addr *address_out)
 {
 	return hf_io_local(server->listener, address_out);
+}
+
+void http_answer_ready(struct http_answer *answer, const char *node, const char *wrong)
+{
+	json_t *json = json_pack(
+		"{s:s, s:b, s:s}", "node", node, "ready", wrong == NULL, "reason", wrong == NULL ? "it serves" : wrong);
+
+	answer->status = wrong == NULL ? 200 : 503;
+	answer->type = "application/json";
+	answer->body = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
+	json_decref(json);
 }

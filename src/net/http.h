@@ -29,6 +29,8 @@ struct http_answer {
 	const char *type; /* a constant: "text/plain; charset=utf-8" unless it is changed */
 	char *body;       /* NUL terminated, for free(), the server's from here on; NULL: no memory, 500 is answered */
 };
+/* Answers /ready: whether the service of that node serves, with the reason why not; `wrong` NULL: it does. */
+void http_answer_ready(struct http_answer *answer, const char *node, const char *wrong);
 /* Does not block; `answer` is zeroed but for status and type. */
 typedef void http_handler(const struct http_request *request, struct http_answer *answer, void *context);
 

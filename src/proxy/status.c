@@ -76,15 +76,9 @@ static const char *why_not_ready(const struct proxy *proxy)
 static void ready(const struct http_request *request, struct http_answer *answer, void *context)
 {
 	const struct proxy *proxy = context;
-	const char *wrong = why_not_ready(proxy);
-	json_t *json = json_pack("{s:s, s:b, s:s}", "node", proxy->node->config.name, "ready", wrong == NULL, "reason",
-		wrong == NULL ? "it serves" : wrong);
 
 	(void)request;
-	answer->status = wrong == NULL ? 200 : 503;
-	answer->type = "application/json";
-	answer->body = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
-	json_decref(json);
+	http_answer_ready(answer, proxy->node->config.name, why_not_ready(proxy));
 }
 
 int proxy_status_open(struct proxy *proxy, struct hf_error *error)
