@@ -13,7 +13,6 @@
 #define BUFFER_BYTES_MIN (64u << 10)
 #define SLOW_NS_PER_BYTE 100u /* 10 MB/s */
 #define MARK_SYNC_NS     1000000000ull
-#define MARK_RECORDS     2u
 #define WITHIN_TURN_MAX  (48u << 10) /* more goes to the helper whatever the medium: pages of a file take time too */
 
 static bool is_synced(const struct log *log)
@@ -190,7 +189,7 @@ static int note_end(struct log *log, uint64_t end)
 	if (rc != 0)
 		return rc;
 	log->durable = end;
-	mark->first_written++;
+	mark->first_written = mark->first;
 	if (log->flush.syncs_mark) {
 		mark->synced_ns = hf_env_now_ns(log->env);
 		mark->first_durable = log->flush.first_synced;
@@ -226,26 +225,21 @@ static void flush_done(struct hf_work *work, int rc)
 	memmove(log->segments, log->segments + flush->removed_count, log->segment_count * sizeof(*log->segments));
 }
 
-/* Segments go when both records of the mark, on the disk, say that the log begins behind them: else they would be
- * missing after a loss of power. */
+/* Segments go when the mark on the disk says that the log begins behind them: else they would be missing after a loss
+ * of power. The sync of a flush covers what was written behind the flush before. */
 static void prepare_mark(struct log *log)
 {
 	struct log_mark_state *mark = &log->beside;
 	struct log_flush *flush = &log->flush;
-	uint64_t first = log->segment_count == 0 ? flush->to.position : log->segments[0].position;
 
+	mark->first = log->segment_count == 0 ? flush->to.position : log->segments[0].position;
 	for (size_t i = 0; i + 1 < log->segment_count && log->segments[i + 1].position <= log->drop_before; i++)
-		first = log->segments[i + 1].position;
-	if (first != mark->first) {
-		mark->first = first;
-		mark->first_written = 0;
-	}
-	flush->syncs_mark =
-		is_synced(log) && (hf_env_now_ns(log->env) >= mark->synced_ns + MARK_SYNC_NS ||
-					  (mark->first_durable != mark->first && mark->first_written >= MARK_RECORDS));
-	flush->first_synced = mark->first_written >= MARK_RECORDS ? mark->first : mark->first_durable;
+		mark->first = log->segments[i + 1].position;
+	flush->first_synced = mark->first_written;
+	flush->syncs_mark = is_synced(log) && (hf_env_now_ns(log->env) >= mark->synced_ns + MARK_SYNC_NS ||
+						      mark->first_durable != mark->first_written);
 	if (!is_synced(log)) /* nothing is proven after a loss of power */
-		mark->first_durable = flush->first_synced;
+		mark->first_durable = mark->first_written;
 }
 
 /* Everything that was appended leaves, and what is to be dropped goes. */

@@ -54,7 +54,7 @@ struct log_flush {
 	uint8_t head[LOG_HEAD_BYTES];
 	struct log_buffer data;
 	bool syncs_mark;
-	uint64_t first_synced; /* both records of the mark say then that the log begins there, or behind it */
+	uint64_t first_synced; /* what the mark on the disk says then of where the log begins */
 	uint64_t removed[LOG_REMOVE_MAX];
 	unsigned removed_count;
 	uint64_t free_bytes;
@@ -69,9 +69,9 @@ struct log {
 	struct synced *synced;       /* the mark beside the log; its file is DIRECTORY/synced */
 	struct log_mark_state {
 		uint64_t synced_ns;     /* when it was synced last */
-		uint64_t first;         /* where it says that the log begins, */
-		unsigned first_written; /* so many times, */
-		uint64_t first_durable; /* and where it does so on the disk, in both records */
+		uint64_t first;         /* where the next record says that the log begins, */
+		uint64_t first_written; /* where the last one does, */
+		uint64_t first_durable; /* and where the one on the disk does */
 	} beside;
 	struct log_segment *segments;
 	size_t segment_count, segment_room;
