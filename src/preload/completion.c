@@ -52,7 +52,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	users = channel->refcnt;
 	drive_unlock();
 	if (users > 0)
-		return EBUSY;
+		return result(EBUSY);
 	tally_close(channel->fd);
 	free(channel_of(channel));
 	return 0;
@@ -171,7 +171,7 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	if (!context_is_ours(cq->context))
 		return REAL(ibv_resize_cq)(cq, cqe);
 	if (!entries_fit(cq->context, cqe))
-		return EINVAL;
+		return result(EINVAL);
 	cq->cqe = cqe;
 	return 0;
 }
@@ -199,7 +199,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	}
 	drive_unlock();
 	if (rc != 0)
-		return -rc;
+		return result(-rc);
 	pthread_mutex_lock(&base->mutex);
 	while (base->comp_events_completed != cq->given)
 		pthread_cond_wait(&base->cond, &base->mutex);
@@ -215,7 +215,7 @@ int completion_req_notify(struct ibv_cq *base, int solicited_only)
 
 	(void)solicited_only; /* an event for every completion is one for the solicited ones too */
 	if (base->channel == NULL)
-		return EINVAL;
+		return result(EINVAL);
 	drive_lock();
 	hf_vcq_req_notify(cq->vcq, notify);
 	drive_again();

@@ -50,7 +50,7 @@ int ibv_dealloc_pd(struct ibv_pd *base)
 	drive_unlock();
 	if (rc == 0)
 		free(pd);
-	return -rc;
+	return result(-rc);
 }
 
 /* ---- regions ---- */
@@ -142,5 +142,5 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	drive_unlock();
 	if (rc == 0)
 		free(region);
-	return -rc;
+	return result(-rc);
 }

@@ -11,6 +11,8 @@
 
 #include <holdfast/vqp.h>
 
+#include <errno.h>
+
 #include "base/list.h"
 #include "base/table.h"
 
@@ -87,6 +89,14 @@ struct queue_pair {
 	unsigned events_got; /* by the program, which acknowledges as many before the queue pair can go */
 };
 
+/* A verb that fails returns the error and sets errno too, as the providers of real devices do: programs print errno. */
+static inline int result(int error)
+{
+	if (error != 0)
+		errno = error;
+	return error;
+}
+
 /* device.c */
 bool device_is_ours(const struct ibv_device *device);
 static inline struct context *context_of(struct ibv_context *context)
@@ -97,7 +107,6 @@ static inline struct hf_node *node_of(struct ibv_context *context)
 {
 	return context_of(context)->bond->node;
 }
-bool context_is_ours(const struct ibv_context *context);
 
 /* query.c */
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t bytes);

@@ -18,6 +18,7 @@
 #define SHARED_WR_MAX 32768
 #define PORT_WIDTH_4X 2
 #define PORT_EDR      32
+#define PORT_SPEED    1000u /* of four such lanes, in 100 Mb/s */
 #define PHYS_LINK_UP  5
 #define PHYS_POLLING  2
 
@@ -92,7 +93,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	struct ibv_device_attr_ex whole = {.phys_port_cnt_ex = 1};
 
 	if ((input != NULL && input->comp_mask != 0) || bytes < sizeof(whole.orig_attr))
-		return EINVAL;
+		return result(EINVAL);
 	(void)ibv_query_device(context, &whole.orig_attr);
 	memset(attr, 0, bytes);
 	memcpy(attr, &whole, bytes < sizeof(whole) ? bytes : sizeof(whole));
@@ -132,7 +133,7 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 	struct ibv_port_attr whole;
 
 	if (port != 1)
-		return EINVAL;
+		return result(EINVAL);
 	drive_lock();
 	fill_port(bond_of(context), &whole);
 	drive_unlock();
@@ -181,9 +182,9 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	if (!context_is_ours(context))
 		return REAL(_ibv_query_gid_ex)(context, port, index, entry, flags, bytes);
 	if (port != 1 || flags != 0)
-		return EINVAL;
+		return result(EINVAL);
 	if (index != 0)
-		return ENODATA;
+		return result(ENODATA);
 	fill_gid(context, entry, bytes);
 	return 0;
 }
@@ -197,6 +198,22 @@ ssize_t _ibv_query_gid_table(
 		return -EINVAL;
 	fill_gid(context, entries, bytes);
 	return 1;
+}
+
+/* Of rdma-core 62 and later; in 100 Mb/s. */
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed_out);
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed_out)
+{
+	__typeof__(&ibv_query_port_speed) real;
+
+	if (context_is_ours(context)) {
+		if (port != 1)
+			return result(EINVAL);
+		*speed_out = PORT_SPEED;
+		return 0;
+	}
+	real = (__typeof__(&ibv_query_port_speed))real_find("ibv_query_port_speed");
+	return real == NULL ? result(EOPNOTSUPP) : real(context, port, speed_out);
 }
 
 /* Of libibverbs' private interface, but used by its own ibv_devinfo: 0 is RoCE v1 or InfiniBand, 1 is RoCE v2. */

@@ -270,7 +270,7 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
 		shared_receive_moved(qp);
 	drive_again();
 	drive_unlock();
-	return -rc;
+	return result(-rc);
 }
 
 int ibv_query_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
@@ -298,12 +298,12 @@ int queue_pair_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv
 
 	if (base->state != IBV_QPS_RTS && base->state != IBV_QPS_ERR) {
 		*bad = wr;
-		return EINVAL;
+		return result(EINVAL);
 	}
 	drive_lock();
 	rc = hf_vqp_post_send(qp->vqp, wr, bad);
 	drive_unlock();
-	return -rc;
+	return result(-rc);
 }
 
 int queue_pair_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -313,10 +313,10 @@ int queue_pair_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv
 
 	if (base->state == IBV_QPS_RESET || qp->shared != NULL) {
 		*bad = wr;
-		return EINVAL;
+		return result(EINVAL);
 	}
 	drive_lock();
 	rc = hf_vqp_post_recv(qp->vqp, wr, bad);
 	drive_unlock();
-	return -rc;
+	return result(-rc);
 }

@@ -35,17 +35,17 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	return context_is_ours(ah->context) ? EOPNOTSUPP : REAL(ibv_destroy_ah)(ah);
+	return context_is_ours(ah->context) ? result(EOPNOTSUPP) : REAL(ibv_destroy_ah)(ah);
 }
 
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	return context_is_ours(qp->context) ? EOPNOTSUPP : REAL(ibv_attach_mcast)(qp, gid, lid);
+	return context_is_ours(qp->context) ? result(EOPNOTSUPP) : REAL(ibv_attach_mcast)(qp, gid, lid);
 }
 
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	return context_is_ours(qp->context) ? EOPNOTSUPP : REAL(ibv_detach_mcast)(qp, gid, lid);
+	return context_is_ours(qp->context) ? result(EOPNOTSUPP) : REAL(ibv_detach_mcast)(qp, gid, lid);
 }
 
 int ibv_resolve_eth_l2_from_gid(
@@ -103,12 +103,12 @@ void ibv_unimport_dm(struct ibv_dm *dm)
 
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return context_is_ours(qp->context) ? EOPNOTSUPP : REAL(ibv_set_ece)(qp, ece);
+	return context_is_ours(qp->context) ? result(EOPNOTSUPP) : REAL(ibv_set_ece)(qp, ece);
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return context_is_ours(qp->context) ? EOPNOTSUPP : REAL(ibv_query_ece)(qp, ece);
+	return context_is_ours(qp->context) ? result(EOPNOTSUPP) : REAL(ibv_query_ece)(qp, ece);
 }
 
 /* A rail may be any device, and a failover may write a part of the data again: no promise. */

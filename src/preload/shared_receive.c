@@ -205,7 +205,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init
 /* The queue keeps its size, and there is no event when few receives are left. */
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
-	return context_is_ours(srq->context) ? EOPNOTSUPP : REAL(ibv_modify_srq)(srq, attr, mask);
+	return context_is_ours(srq->context) ? result(EOPNOTSUPP) : REAL(ibv_modify_srq)(srq, attr, mask);
 }
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
@@ -227,7 +227,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	users = queue->users;
 	drive_unlock();
 	if (users > 0)
-		return EBUSY;
+		return result(EBUSY);
 	free(queue->receives);
 	free(queue);
 	return 0;
@@ -265,5 +265,5 @@ int shared_receive_post(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 		*bad = wr;
 	hand_out(queue);
 	drive_unlock();
-	return rc;
+	return result(rc);
 }

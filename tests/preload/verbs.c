@@ -53,6 +53,75 @@ static void what_is_not_there_says_so(struct side *side)
 	check(ibv_reg_mr_iova(side->pd, &ah, sizeof(ah), 0, 0) == NULL && errno == EOPNOTSUPP);
 }
 
+/* Programs print errno, as the providers of real devices set it. */
+static void an_error_is_returned_and_in_errno(struct side *side)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_recv_wr wrs[2] = {{.next = &wrs[1]}}, *bad;
+	struct ibv_port_attr port;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+
+	open_device(side);
+	cq = ibv_create_cq(side->context, 1, NULL, NULL, 0);
+	srq = ibv_create_srq(side->pd, &srq_init);
+	qp = make_qp(side, cq, IBV_QPT_RC);
+	check(cq != NULL && srq != NULL && qp != NULL);
+#define FAILS(call, error) check((errno = 0, (call) == (error) && errno == (error)))
+	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
+	FAILS(ibv_post_recv(qp, wrs, &bad), EINVAL);
+	FAILS(ibv_resize_cq(cq, 0), EINVAL);
+	FAILS(ibv_destroy_cq(cq), EBUSY);
+	FAILS(ibv_query_port(side->context, 2, &port), EINVAL);
+	FAILS(ibv_modify_srq(srq, &srq_init.attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+	FAILS(ibv_post_srq_recv(srq, wrs, &bad), ENOMEM);
+	FAILS(ibv_dealloc_pd(side->pd), EBUSY);
+#undef FAILS
+}
+
+/* The calls of NCCL's net_ib until it has a queue pair, in its order and found as NCCL finds them. */
+static void a_library_that_opens_libibverbs_has_our_device(struct side *side)
+{
+	void *handle = dlopen("libibverbs.so.1", RTLD_NOW);
+#define FIND(name, version) __typeof__(&(name)) find_##name = (__typeof__(&(name)))dlvsym(handle, #name, version)
+	FIND(ibv_fork_init, "IBVERBS_1.1");
+	FIND(ibv_event_type_str, "IBVERBS_1.1");
+	FIND(ibv_rate_to_mult, "IBVERBS_1.0");
+	FIND(ibv_free_device_list, "IBVERBS_1.1");
+	FIND(ibv_open_device, "IBVERBS_1.1");
+	FIND(ibv_alloc_pd, "IBVERBS_1.1");
+	FIND(ibv_dealloc_pd, "IBVERBS_1.1");
+	FIND(ibv_close_device, "IBVERBS_1.1");
+#undef FIND
+	struct ibv_device **(*get_list)(int *) =
+		(struct ibv_device * *(*)(int *)) dlvsym(handle, "ibv_get_device_list", "IBVERBS_1.1");
+	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *, void *) =
+		(struct ibv_mr * (*)(struct ibv_pd *, void *)) dlvsym(handle, "ibv_reg_mr_ex", "IBVERBS_1.15");
+	int (*query_speed)(struct ibv_context *, uint32_t, uint64_t *) = (int (*)(
+		struct ibv_context *, uint32_t, uint64_t *))dlvsym(handle, "ibv_query_port_speed", "IBVERBS_1.16");
+	struct ibv_device **devices;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	uint64_t speed = 0;
+	int count = 0;
+
+	(void)side;
+	check(find_ibv_fork_init() == 0);
+	check(strstr(find_ibv_event_type_str(IBV_EVENT_PORT_ERR), "port") != NULL);
+	check(find_ibv_rate_to_mult(IBV_RATE_10_GBPS) == 4);
+	devices = get_list(&count);
+	check(devices != NULL && count > 0 && strcmp(devices[0]->name, "holdfast0") == 0);
+	check((context = find_ibv_open_device(devices[0])) != NULL && (pd = find_ibv_alloc_pd(context)) != NULL);
+	check(query_speed(context, 1, &speed) == 0 && speed > 0 && query_speed(context, 2, &speed) == EINVAL);
+	errno = 0;
+	check(reg_mr_ex(pd, NULL) == NULL && errno == EOPNOTSUPP);
+	check(find_ibv_dealloc_pd(pd) == 0 && find_ibv_close_device(context) == 0);
+	find_ibv_free_device_list(devices);
+	check(dlvsym(handle, "ibv_no_such_verb", "IBVERBS_1.1") == NULL && dlerror() != NULL && dlerror() == NULL);
+}
+
 static void completion_queues_have_limits(struct side *side)
 {
 	struct ibv_device_attr attr;
@@ -111,6 +180,17 @@ static void the_device_is_found_in_the_file_system(struct side *side)
 	first_line(path, line, sizeof(line));
 	check(strcmp(line, "RoCE v2\n") == 0);
 	check((fd = open(path, O_RDONLY)) >= 0 && read(fd, line, sizeof(line)) == 8 && close(fd) == 0);
+	snprintf(path, sizeof(path), "%.200s/ports/1/gid_attrs/ndevs/0", list[0]->ibdev_path);
+	first_line(path, line, sizeof(line));
+	check(strcmp(line, "lo\n") == 0);
+	snprintf(path, sizeof(path), "%.200s/ports/1/rate", list[0]->ibdev_path);
+	first_line(path, line, sizeof(line));
+	check(strcmp(line, "100 Gb/sec (4X EDR)\n") == 0);
+	snprintf(path, sizeof(path), "%.200s/device", list[0]->ibdev_path);
+	check(realpath(path, real) == real);
+	snprintf(path, sizeof(path), "%.2000s/max_link_width", real);
+	first_line(path, line, sizeof(line));
+	check(strcmp(line, "16\n") == 0);
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/../..", ibv_get_device_name(list[0]));
 	check(realpath(path, real) == real);
 	snprintf(path, sizeof(path), "%.2000s/numa_node", real);
@@ -831,7 +911,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*test)(struct side *side);
-	} tests[] = {TEST(what_is_not_there_says_so), TEST(completion_queues_have_limits),
+	} tests[] = {TEST(what_is_not_there_says_so), TEST(an_error_is_returned_and_in_errno),
+		TEST(a_library_that_opens_libibverbs_has_our_device), TEST(completion_queues_have_limits),
 		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
 		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
 		TEST(queue_pairs_of_one_process_reach_each_other), TEST(queue_pairs_share_receives),
