@@ -4,7 +4,7 @@ import struct
 import time
 
 LIMIT_S = 60
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS = 0, 1, 2, 3, 8, 9, 10, 19
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, CREATE_TOPICS = 0, 1, 2, 3, 8, 9, 19
 STORAGE_ERROR = 56
 
 
@@ -35,27 +35,46 @@ def _varint(n):
     return out + bytes([n])
 
 
-def _record(i, value):
-    body = b"\0" + _varint(0) + _varint(i) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+def record(i, value, delta_ms=0):
+    body = b"\0" + _varint(delta_ms) + _varint(i) + _varint(-1) + _varint(len(value)) + value + _varint(0)
     return _varint(len(body)) + body
 
 
-def batch(values, producer=-1, sequence=-1):
-    now = int(time.time() * 1000)
-    tail = struct.pack(">hiqqqhii", 0, len(values) - 1, now, now, producer, -1 if producer < 0 else 0, sequence, len(values))
-    tail += b"".join(_record(i, value) for i, value in enumerate(values))
+def batch_of(count, records, attributes=0, producer=-1, sequence=-1, first_ms=None, last_ms=None):
+    """A batch around bytes that may be anything; without a time, of now."""
+    first_ms = int(time.time() * 1000) if first_ms is None else first_ms
+    last_ms = first_ms if last_ms is None else last_ms
+    epoch = -1 if producer < 0 else 0
+    tail = struct.pack(">hiqqqhii", attributes, count - 1, first_ms, last_ms, producer, epoch, sequence, count) + records
     return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
 
 
-def _text(value):
+def batch(values, producer=-1, sequence=-1, first_ms=None):
+    records = b"".join(record(i, value) for i, value in enumerate(values))
+    return batch_of(len(values), records, producer=producer, sequence=sequence, first_ms=first_ms)
+
+
+def text(value):
     return struct.pack(">h", -1) if value is None else struct.pack(">h", len(value)) + value.encode()
+
+
+def request(key, version, body, more=0):
+    """`more`: bytes that are announced and do not follow."""
+    message = struct.pack(">hhi", key, version, 1) + text("test") + body
+    return struct.pack(">i", len(message) + more) + message
+
+
+def produce_body(topic, data, partition=0):
+    return (text(None) + struct.pack(">hii", -1, 20000, 1) + text(topic) + struct.pack(">iii", 1, partition, len(data))
+            + data)
 
 
 class Client:
     """One connection to one broker."""
 
-    def __init__(self, address, timeout=LIMIT_S):
-        self.stream = socket.create_connection(address, timeout=timeout)
+    def __init__(self, address, timeout=LIMIT_S, source=None):
+        self.stream = socket.create_connection(address, timeout, source and (source, 0))
+        self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self):
         return self
@@ -73,26 +92,24 @@ class Client:
         return data
 
     def call(self, key, version, body):
-        message = struct.pack(">hhi", key, version, 1) + _text("test") + body
-        self.stream.sendall(struct.pack(">i", len(message)) + message)
+        self.stream.sendall(request(key, version, body))
         return self._read(struct.unpack(">i", self._read(4))[0])[4:]
 
     def create(self, topic, replicas=1, **configs):
-        body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihii", 1, replicas, 0, len(configs))
-        body += b"".join(_text(key.replace("_", ".")) + _text(str(value)) for key, value in configs.items())
+        body = struct.pack(">i", 1) + text(topic) + struct.pack(">ihii", 1, replicas, 0, len(configs))
+        body += b"".join(text(key.replace("_", ".")) + text(str(value)) for key, value in configs.items())
         answer = self.call(CREATE_TOPICS, 2, body + struct.pack(">ib", 20000, 0))
         return struct.unpack(">h", answer[10 + len(topic):12 + len(topic)])[0]
 
     def produce(self, topic, data, partition=0):
         """Error and offset."""
-        body = _text(None) + struct.pack(">hii", -1, 20000, 1) + _text(topic) + struct.pack(">iii", 1, partition, len(data))
-        answer = self.call(PRODUCE, 7, body + data)
+        answer = self.call(PRODUCE, 7, produce_body(topic, data, partition))
         return struct.unpack(">hq", answer[14 + len(topic):24 + len(topic)])
 
     def fetch(self, topic, offset, partition=0):
         """Error, high watermark, start of the log, bytes."""
-        body = struct.pack(">iiiibii", -1, 100, 1, 1 << 23, 0, 0, -1) + struct.pack(">i", 1) + _text(topic)
-        body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 1 << 23) + struct.pack(">i", 0) + _text("")
+        body = struct.pack(">iiiibii", -1, 100, 1, 1 << 23, 0, 0, -1) + struct.pack(">i", 1) + text(topic)
+        body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 1 << 23) + struct.pack(">i", 0) + text("")
         answer, at = self.call(FETCH, 11, body), 20 + len(topic)
         error, hw, _, start, aborted = struct.unpack(">xxxxhqqqi", answer[at:at + 34])
         return error, hw, start, answer[at + 34 + max(aborted, 0) * 16 + 8:]
@@ -120,14 +137,20 @@ class Client:
             if offset == before:
                 return -1, values
 
+    def offset_at(self, topic, time_ms):
+        """Error, timestamp and offset of the first record that is not older."""
+        body = struct.pack(">ibi", -1, 0, 1) + text(topic) + struct.pack(">iiiq", 1, 0, -1, time_ms)
+        answer = self.call(LIST_OFFSETS, 5, body)
+        return struct.unpack(">hqq", answer[18 + len(topic):36 + len(topic)])
+
     def commit(self, group, topic, offset):
-        body = _text(group) + struct.pack(">i", -1) + _text("") + struct.pack(">q", -1) + struct.pack(">i", 1) + _text(topic)
-        body += struct.pack(">iiq", 1, 0, offset) + _text("")
+        body = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">q", -1) + struct.pack(">i", 1) + text(topic)
+        body += struct.pack(">iiq", 1, 0, offset) + text("")
         return struct.unpack(">h", self.call(OFFSET_COMMIT, 2, body)[-2:])[0]
 
     def committed(self, group, topic):
         """Error and offset."""
-        answer = self.call(OFFSET_FETCH, 2, _text(group) + struct.pack(">i", 1) + _text(topic) + struct.pack(">ii", 1, 0))
+        answer = self.call(OFFSET_FETCH, 2, text(group) + struct.pack(">i", 1) + text(topic) + struct.pack(">ii", 1, 0))
         whole = struct.unpack(">h", answer[-2:])[0]
         at = 4 + 2 + len(topic) + 4
         if whole != 0:

@@ -1,69 +1,32 @@
 #!/usr/bin/env python3
-"""kv_attacks.py PROGRAM [SECONDS] - clients that do what no client should, each beside a well-behaved one. With SECONDS each
-attack lasts that long, and the well-behaved client must be served within one of them; without, it must be served."""
+"""kv_attacks.py PROGRAM [SECONDS] - clients that do what no client should, at a store (attacks.py)."""
 import contextlib
 import pathlib
 import socket
 import sys
-import threading
-import time
 
+import attacks
 import program
-from kv_cluster import Closed, Cluster
+from kv_cluster import Cluster
 
-SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 0
 PIPELINE = 300_000
 CLIENTS_MB = 64
 
 
-class _Visitor(threading.Thread):
-    """A client that writes and reads one record, at each member in turn."""
-
-    def __init__(self, cluster):
-        super().__init__(daemon=True)
-        self.clients = [cluster.client(i) for i in range(cluster.count)]
-        self.worst, self.rounds, self.wrong, self.ended = 0, 0, None, threading.Event()
-
-    def run(self):
-        try:
-            while not self.ended.is_set():
-                for n, client in enumerate(self.clients):
-                    value = b"%d.%d" % (self.rounds, n)
-                    for words, right in ((("SET", "visitor", value), "+OK"), (("GET", "visitor"), value)):
-                        begun = time.monotonic()
-                        answer = client.ask(*words)
-                        self.worst = max(self.worst, time.monotonic() - begun)
-                        assert answer == right, (words, answer)
-                self.rounds += 1
-                self.ended.wait(0.01)
-        except (AssertionError, Closed, OSError) as error:
-            self.wrong = error
-
-
-@contextlib.contextmanager
 def _visited(cluster):
-    """While this lasts, and for a further round, a well-behaved client is served."""
-    visitor = _Visitor(cluster)
-    visitor.start()
-    try:
-        yield
-        rounds = visitor.rounds
-        cluster.wait("a visitor is served", lambda: visitor.rounds > rounds + 1 or visitor.wrong)
-    finally:
-        visitor.ended.set()
-        visitor.join()
-    print(f"# {visitor.rounds} rounds of the visitor, the longest reply took {visitor.worst * 1000:.0f} ms")
-    assert visitor.wrong is None, visitor.wrong
-    assert all(process.poll() is None for process in cluster.processes), "a member has ended"
-    assert SECONDS == 0 or visitor.worst < 1, visitor.worst
+    """A client that writes and reads one record, at each member in turn."""
+    clients = [cluster.client(i) for i in range(cluster.count)]
 
+    def check(client, words, right):
+        assert (answer := client.ask(*words)) == right, (words, answer)
 
-def _rounds():
-    """One round, or as many as begin within the time."""
-    until = time.monotonic() + SECONDS
-    yield
-    while time.monotonic() < until:
-        yield
+    def round_of(n):
+        for i, client in enumerate(clients):
+            value = b"%d.%d" % (n, i)
+            yield lambda: check(client, ("SET", "visitor", value), "+OK")
+            yield lambda: check(client, ("GET", "visitor"), value)
+
+    return attacks.visited(round_of, cluster.processes)
 
 
 def _raw(cluster, timeout=60):
@@ -92,7 +55,7 @@ def a_web_page_writes_nothing(directory):
     requests = [f"{method} / HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}"
                 for method in ("POST", "GET", "PUT", "OPTIONS") for head in ("Host: 127.0.0.1\r\n", "")]
     with Cluster(directory, "shm") as cluster, _visited(cluster):
-        for _ in _rounds():
+        for _ in attacks.rounds():
             for request in requests:
                 with _raw(cluster) as stream:
                     stream.sendall(request.encode())
@@ -109,7 +72,7 @@ def a_pipeline_is_written_before_anything_is_read(directory):
         value = b"v" * 100
         client = cluster.client(0)
         assert client.ask("SET", "key", value) == "+OK"
-        for _ in _rounds():
+        for _ in attacks.rounds():
             client.stream.sendall(b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n" * PIPELINE)
             for _ in range(PIPELINE):
                 assert client.reply() == value
@@ -124,7 +87,7 @@ def a_pipeline_is_written_before_anything_is_read(directory):
 def nothing_of_a_refused_transaction_executes(directory):
     with Cluster(directory, "shm") as cluster, _visited(cluster):
         client = cluster.client(0)
-        for _ in _rounds():
+        for _ in attacks.rounds():
             for end in ("EXEC", "DISCARD"):
                 for words in (["MULTI"], ["SET", "a", "1"], ["GET", "a"], ["MULTI"], ["INCR", "a"], ["DEL", "b"], [end]):
                     client.send(*words)
@@ -141,7 +104,7 @@ def clients_that_never_read_are_ended(directory):
     with Cluster(directory, "shm", clients_mb=CLIENTS_MB) as cluster, _visited(cluster):
         assert cluster.client(0).ask("SET", "key", b"v" * 1000) == "+OK"
         request = b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n" * 50_000
-        for _ in _rounds():
+        for _ in attacks.rounds():
             with _raw(cluster) as stream:
                 try:
                     while True:
@@ -156,7 +119,7 @@ def clients_that_never_read_are_ended(directory):
 def requests_that_never_end_hold_bounded_memory(directory):
     half = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$8000000\r\n" + b"v" * 7_000_000
     with Cluster(directory, "shm", clients_mb=CLIENTS_MB) as cluster, _visited(cluster):
-        for _ in _rounds():
+        for _ in attacks.rounds():
             streams = [_raw(cluster) for _ in range(20)]
             for stream in streams:
                 with contextlib.suppress(ConnectionError):
@@ -168,7 +131,7 @@ def requests_that_never_end_hold_bounded_memory(directory):
 
 def one_client_more_than_may_be_is_refused(directory):
     with Cluster(directory, "shm", clients=20) as cluster, _visited(cluster):
-        for _ in _rounds():
+        for _ in attacks.rounds():
             streams = [_raw(cluster) for _ in range(40)]
             answers = []
             for stream in streams:
@@ -203,7 +166,7 @@ def scans_that_cost_much_leave_time_for_others(directory):
         for i in range(300):
             client.send("SET", b"a" * 8000 + b"%d" % i, "v")
         assert all(client.reply() == "+OK" for _ in range(300))
-        for _ in _rounds():
+        for _ in attacks.rounds():
             streams = [_raw(cluster) for _ in range(4)]
             for stream in streams:
                 stream.sendall(b"*6\r\n$4\r\nSCAN\r\n$1\r\n0\r\n$5\r\nMATCH\r\n$%d\r\n%s\r\n$5\r\nCOUNT\r\n$5\r\n10000\r\n"

@@ -1,19 +1,15 @@
 #!/usr/bin/env python3
-"""smr_attacks.py PROGRAM [SECONDS] - clients that do what no client should, at proxies of Redis and memcached, each beside
-well-behaved ones. With SECONDS each attack lasts that long, and the well-behaved clients must be served within one of them;
-without, they must be served."""
+"""smr_attacks.py PROGRAM [SECONDS] - clients that do what no client should, at proxies of Redis and memcached
+(attacks.py)."""
 import contextlib
 import socket
 import sys
-import threading
-import time
 
+import attacks
 import program
 import smr_memcached
 import smr_proxy
 
-SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 0
-LIMIT_S = 60
 CLIENTS_MB = 64
 PIPELINE = 100_000  # more bytes of requests and of replies than any buffer of a socket has
 PORT = 6379
@@ -52,7 +48,7 @@ class _Memcached:
 
 
 def _connect(host):
-    stream = socket.create_connection((host, PORT), timeout=LIMIT_S)
+    stream = socket.create_connection((host, PORT), timeout=attacks.LIMIT_S)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 
@@ -65,61 +61,23 @@ def _ask(stream, request, right):
     assert answer == right, (request[:80], answer[:200])
 
 
-class _Visitor(threading.Thread):
-    """A client that writes and reads one record, at each proxy in turn."""
-
-    def __init__(self, kind, cluster):
-        super().__init__(daemon=True)
-        self.kind, self.streams = kind, [_connect(host) for host in cluster.hosts]
-        self.worst, self.rounds, self.wrong, self.ended = 0, 0, None, threading.Event()
-
-    def run(self):
-        try:
-            while not self.ended.is_set():
-                for n, stream in enumerate(self.streams):
-                    value = b"%d.%d" % (self.rounds, n)
-                    for ask in (self.kind.put, self.kind.get):
-                        begun = time.monotonic()
-                        _ask(stream, *ask(b"visitor", value))
-                        self.worst = max(self.worst, time.monotonic() - begun)
-                self.rounds += 1
-                self.ended.wait(0.01)
-        except (AssertionError, OSError) as error:
-            self.wrong = error
-
-
 @contextlib.contextmanager
 def _visited(kind, directory, **settings):
-    """A cluster; a well-behaved client is served meanwhile, and for a further round."""
+    """A cluster, and a client that writes and reads one record, at each proxy in turn."""
+    def round_of(n):
+        for i, stream in enumerate(streams):
+            for ask in (kind.put, kind.get):
+                yield lambda: _ask(stream, *ask(b"visitor", b"%d.%d" % (n, i)))
+
     with kind.cluster(directory, **settings) as cluster:
-        visitor = _Visitor(kind, cluster)
-        visitor.start()
-        try:
+        streams = [_connect(host) for host in cluster.hosts]
+        with attacks.visited(round_of, cluster.processes):
             yield cluster
-            rounds, until = visitor.rounds, time.monotonic() + LIMIT_S
-            while visitor.rounds <= rounds + 1 and not visitor.wrong:
-                assert time.monotonic() < until, "the visitor is not served"
-                time.sleep(0.01)
-        finally:
-            visitor.ended.set()
-            visitor.join()
-        print(f"# {visitor.rounds} rounds of the visitor, the longest reply took {visitor.worst * 1000:.0f} ms")
-        assert visitor.wrong is None, visitor.wrong
-        assert all(process.poll() is None for process in cluster.processes), "a member has ended"
-        assert SECONDS == 0 or visitor.worst < 1, visitor.worst
-
-
-def _rounds():
-    """One round, or as many as begin within the time."""
-    until = time.monotonic() + SECONDS
-    yield
-    while time.monotonic() < until:
-        yield
 
 
 def _web_page(kind, directory):
     with _visited(kind, directory) as cluster:
-        for _ in _rounds():
+        for _ in attacks.rounds():
             for method in (b"POST", b"GET", b"PUT"):
                 with _connect(cluster.hosts[0]) as stream:
                     stream.sendall(method + b" / HTTP/1.1\r\nHost: a\r\n\r\n" + kind.line)
@@ -136,7 +94,7 @@ def _pipeline(kind, directory):
         stream, key, value = _connect(cluster.hosts[0]), b"k" * 200, b"v" * 200
         _ask(stream, *kind.put(key, value))
         request, answer = kind.get(key, value)
-        for _ in _rounds():
+        for _ in attacks.rounds():
             stream.sendall(request * PIPELINE)
             got = 0
             while got < PIPELINE * len(answer):
@@ -152,7 +110,7 @@ def _no_reader(kind, directory):
         request, _ = kind.get(b"key", value)
         with _connect(cluster.hosts[0]) as stream:
             _ask(stream, *kind.put(b"key", value))
-        for _ in _rounds():
+        for _ in attacks.rounds():
             with _connect(cluster.hosts[0]) as stream, contextlib.suppress(ConnectionError):
                 while True:
                     stream.sendall(request * 50_000)
@@ -161,7 +119,7 @@ def _no_reader(kind, directory):
 
 def _half_requests(kind, directory):
     with _visited(kind, directory, clients_mb=CLIENTS_MB) as cluster:
-        for _ in _rounds():
+        for _ in attacks.rounds():
             streams = [_connect(cluster.hosts[0]) for _ in range(150)]
             for stream in streams:
                 with contextlib.suppress(ConnectionError):
@@ -172,7 +130,7 @@ def _half_requests(kind, directory):
 
 def _crowd(kind, directory):
     with _visited(kind, directory, clients=20) as cluster:
-        for _ in _rounds():
+        for _ in attacks.rounds():
             streams, answers = [_connect(cluster.hosts[0]) for _ in range(40)], []
             for stream in streams:
                 with contextlib.suppress(ConnectionError):
