@@ -8,7 +8,9 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
+import kafka_wire
 import program
 
 SMALL = ["-X", "batch.size=16384"]  # batches that fit a small segment
@@ -138,6 +140,36 @@ def records_outlive_a_stop_and_a_kill(directory):
             assert _read(broker, "big") == big
         _kcat(broker, "-P", "-t", "big", text=NUMBERS)
         assert _read(broker, "big") == big + NUMBERS
+
+
+def records_without_a_timestamp_age_by_the_time_of_their_file(directory):
+    week_ms, now_ms = 7 * 86_400_000, int(time.time() * 1000)  # by default records live a week
+    with _Broker(directory, log_retention_check_interval_ms=1000) as broker:
+        with _wire(broker) as client:
+            assert client.create("none") == client.create("old") == 0
+            assert client.produce("none", kafka_wire.batch([b"a", b"b"], first_ms=-1)) == (0, 0)
+            for offset in range(2):  # the second is gone: each log was looked at in between
+                assert client.produce("old", kafka_wire.batch([b"c"], first_ms=now_ms - week_ms - 60_000)) == (0, offset)
+                _wait_for_start(client, "old", offset + 1)
+            assert client.fetch("none", 0)[1:3] == (2, 0)
+        broker.stop()
+        for path in pathlib.Path(directory, "logs", "none-0").glob("*.log"):
+            os.utime(path, times=(now_ms / 1000 - 8 * 86_400,) * 2)
+        broker.start()
+        with _wire(broker) as client:
+            _wait_for_start(client, "none", 2)
+
+
+def _wire(broker):
+    host, port = broker.address.split(":")
+    return kafka_wire.Client((host, int(port)))
+
+
+def _wait_for_start(client, topic, offset):
+    end = time.monotonic() + 60
+    while client.fetch(topic, offset)[2] != offset:
+        assert time.monotonic() < end, f"{topic} does not begin at {offset}"
+        time.sleep(0.05)
 
 
 def a_waiting_consumer_gets_what_is_produced(directory):

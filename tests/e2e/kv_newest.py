@@ -6,54 +6,24 @@ import shutil
 import subprocess
 import sys
 
+import fetched
 import program
 from kv_cluster import Cluster
 
 PIPELINE = 300_000
-PACKAGES = {"redis-py": ["redis"], "npm": ["ioredis", "redis"]}
-
-
-def _installed(kind, commands):
-    """The directory that has the packages of the kind."""
-    directory = pathlib.Path(program.HOLDFAST).with_name("clients") / kind
-    done = directory / "installed"
-    if done.exists():
-        return directory
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    for command in commands(directory):
-        ran = subprocess.run([*command, *PACKAGES[kind]] if "install" in command else command, cwd=directory, text=True,
-                             capture_output=True, timeout=250, check=False)
-        if ran.returncode != 0:
-            raise program.Skip(f"{' '.join(PACKAGES[kind])} cannot be had: {(ran.stdout + ran.stderr).strip().splitlines()[-1:]}")
-    done.touch()
-    return directory
-
-
-def _run(*command):
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def the_newest_redis_py_runs_unchanged(directory):
-    where = _installed("redis-py", lambda to: [[sys.executable, "-m", "venv", to],
-                                               [to / "bin" / "python", "-m", "pip", "install", "--quiet"]])
+    python = fetched.python("redis-py", "redis")
     with Cluster(directory, "shm") as cluster:
-        _run(where / "bin" / "python", __file__, "redis-py", *cluster.address(0))
-
-
-def _npm():
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        raise program.Skip("npm or node is not installed")
-    return _installed("npm", lambda to: [["npm", "init", "--yes"],
-                                         ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline"]])
+        fetched.run(python, __file__, "redis-py", *cluster.address(0))
 
 
 def _run_node(directory, library):
-    where = _npm()
+    where = fetched.npm("npm", "ioredis", "redis")
     shutil.copy(pathlib.Path(__file__).with_name("kv_newest.js"), where / "client.js")
     with Cluster(directory, "shm") as cluster:
-        _run("node", where / "client.js", library, *cluster.address(0))
+        fetched.run("node", where / "client.js", library, *cluster.address(0))
 
 
 def the_newest_ioredis_runs_unchanged(directory):

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -369,6 +370,51 @@ static void a_refused_write_names_its_qp_and_flushes_the_rest(struct side *side)
 	}
 	meet(side);
 	close_side(side, 1);
+}
+
+static void memory_that_is_not_there_is_not_registered(struct side *side)
+{
+	char *page = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	open_device(side);
+	check(page != MAP_FAILED);
+	check(ibv_reg_mr(side->pd, page, BYTES, ALL_ACCESS) == NULL && errno == EACCES);
+	check(munmap(page, BYTES) == 0);
+	check(ibv_reg_mr(side->pd, page, BYTES, ALL_ACCESS) == NULL && errno == EFAULT);
+}
+
+/* Side 1 registers a page and takes it away; side 0 gets an error, and side 1 goes on. */
+static void memory_that_is_taken_away_ends_no_process(struct side *side)
+{
+	static const int left[] = {-1, PROT_NONE, PROT_READ};
+	enum { KINDS = sizeof(left) / sizeof(*left) };
+	struct hello whole;
+
+	connect_sides(side, KINDS + 1, ALL_ACCESS);
+	whole = side->theirs;
+	for (unsigned i = 0; i < KINDS; i++) {
+		if (side->number == 0) {
+			hear(side->socket, &side->theirs);
+			check(post(side, i, IBV_WR_RDMA_WRITE, i, side->theirs.addr, side->theirs.rkey) == 0);
+			check(poll_one(side->cq[i]).status == IBV_WC_REM_ACCESS_ERR);
+			meet(side);
+			continue;
+		}
+		char *page = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct ibv_mr *mr = ibv_reg_mr(side->pd, page, BYTES, ALL_ACCESS);
+
+		check(mr != NULL);
+		check((left[i] < 0 ? munmap(page, BYTES) : mprotect(page, BYTES, left[i])) == 0);
+		tell(side->socket, &(struct hello){.rkey = mr->rkey, .addr = (uintptr_t)page});
+		meet(side);
+		check(ibv_dereg_mr(mr) == 0);
+	}
+	if (side->number == 0) {
+		check(post(side, KINDS, IBV_WR_RDMA_WRITE, KINDS, whole.addr, whole.rkey) == 0);
+		check_done(side, KINDS, KINDS);
+	}
+	meet(side);
+	close_side(side, KINDS + 1);
 }
 
 static void a_channel_can_be_polled_with_others_and_does_not_block_if_told(struct side *side)
@@ -918,6 +964,7 @@ int main(int argc, char **argv)
 		TEST(queue_pairs_of_one_process_reach_each_other), TEST(queue_pairs_share_receives),
 		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
+		TEST(memory_that_is_not_there_is_not_registered), TEST(memory_that_is_taken_away_ends_no_process),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
 		TEST(a_blocked_thread_wakes_for_each_message),
 		TEST(each_event_is_followed_by_a_completion_at_the_first_poll),
