@@ -7,6 +7,7 @@
 #include "sim/smr/smr_changes.h"
 #include "sim/smr/smr_gaps.h"
 #include "sim/smr/smr_hits.h"
+#include "smr/elect.h"
 #include "smr/smr.h"
 
 #define QUIET_NS         (1 * NS_S)
@@ -32,6 +33,7 @@
 #define WAL_BYTES_MAX    (64u << 10)
 #define LATE_NS_MAX      (350 * NS_MS) /* of three processes beside four that compute, on two cores */
 #define LATE_FOR_NS      (20 * NS_S)
+#define SHARED_PULSE_NS  (50 * NS_MS)
 #define SLOW_CALL_NS_MIN (3 * NS_MS)
 #define SLOW_CALL_NS_MAX (30 * NS_MS)
 #define HANGS_PPM        500000u
@@ -386,7 +388,9 @@ const struct scenario scenario_smr_calm = {
 	.run = run_calm,
 };
 
-/* On the defaults for shared cores. */
+/* On the defaults for shared cores. Each wait for a core ends with a turn, so a heartbeat changes once in LATE_NS_MAX:
+ * that is half the time after which a member has failed, and what READs find does not add up (R-S18, R-G4). */
+_Static_assert(2 * LATE_NS_MAX <= SMR_ELECT_STILL * SHARED_PULSE_NS, "a member that is late has not failed");
 static void run_late(struct world *world, struct outcome *outcome)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));

@@ -16,10 +16,10 @@ void smr_elect_answered(struct smr_elect *elect, uint64_t heartbeat, uint64_t no
 	elect->heartbeat = heartbeat;
 	if (changed)
 		elect->seen_ns = now_ns;
-	if (changed && elect->score < SMR_ELECT_SCORE_MAX)
-		elect->score++;
-	else if (!changed && elect->score > 0)
+	if (!changed && elect->score > 0)
 		elect->score--;
+	else if (changed && (elect->alive || ++elect->score > SMR_ELECT_ALIVE))
+		elect->score = SMR_ELECT_SCORE_MAX;
 	judge(elect);
 }
 

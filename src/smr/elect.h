@@ -1,7 +1,10 @@
 /* elect.h - the preferred leader, from the heartbeats of the members (Mu, section 5.1). Pure.
  *
- * A heartbeat that changed since the last READ raises a member's score, an unchanged one lowers it. Only a completed
- * READ counts, so a cut rail is not a missed heartbeat. A member that leads is preferred to a lower id. */
+ * A heartbeat that changed since the last READ raises a member's score, an unchanged one lowers it. One that is alive
+ * has its full score again with each change: it fails when SMR_ELECT_STILL READs on end find the same heartbeat, and
+ * not when it is late again and again by less (R-G4). Only a completed READ counts, so a cut rail is not a missed
+ * heartbeat.
+ * A member that leads is preferred to a lower id. */
 #ifndef HOLDFAST_SMR_ELECT_H
 #define HOLDFAST_SMR_ELECT_H
 
@@ -11,6 +14,8 @@
 #define SMR_ELECT_SCORE_MAX 15u
 #define SMR_ELECT_FAILED    2u /* below it, a member has failed */
 #define SMR_ELECT_ALIVE     6u /* above it, one that had failed is alive */
+/* READs without a change, of one that is alive. */
+#define SMR_ELECT_STILL (SMR_ELECT_SCORE_MAX - SMR_ELECT_FAILED + 1)
 
 struct smr_elect {
 	uint8_t score;
