@@ -205,6 +205,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 		pthread_cond_wait(&base->cond, &base->mutex);
 	pthread_mutex_unlock(&base->mutex);
 	table_free(&cq->shared);
+	table_free(&cq->own);
 	free(cq);
 	return 0;
 }
@@ -233,6 +234,20 @@ static bool lock_to_poll(const struct ibv_cq *cq)
 	return true;
 }
 
+/* A program that connected a queue pair to itself has one number for it, and an error ends both of its queues. */
+static void name_own(const struct cq *cq, struct ibv_wc *wc, int n)
+{
+	for (int i = 0; i < n; i++) {
+		const struct queue_pair *qp = table_get(&cq->own, wc[i].qp_num);
+
+		if (qp == NULL)
+			continue;
+		wc[i].qp_num = qp->qp.qp_num;
+		if (wc[i].status != IBV_WC_SUCCESS && hf_vqp_state(qp->vqp) != HF_VQP_ERROR)
+			hf_vqp_abort(qp->vqp);
+	}
+}
+
 int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 {
 	static _Thread_local unsigned idle, busy;
@@ -246,6 +261,8 @@ int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 		idle = busy = 0;
 		drive_turn();
 	}
+	if (cq->own.used > 0)
+		name_own(cq, wc, got);
 	if (cq->shared.used > 0)
 		got = shared_receive_polled(cq, wc, got);
 	drive_unlock();

@@ -66,6 +66,8 @@ struct cq {
 	unsigned queued;     /* events that wait in the channel */
 	unsigned given;      /* events that the program got; it acknowledges as many before the cq can go */
 	struct table shared; /* queue pairs on a shared receive queue that complete here; by number */
+	struct table
+		own; /* queue pairs connected to themselves whose sends complete here; by their second vqp's number */
 };
 
 struct shared_receive {
@@ -80,6 +82,8 @@ struct shared_receive {
 struct queue_pair {
 	struct ibv_qp qp; /* first */
 	struct hf_vqp *vqp;
+	/* Of a queue pair that is connected to itself: a vqp has one end, so this one is the other end, and sends. */
+	struct hf_vqp *sender;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 	struct shared_receive *shared; /* NULL: it has receives of its own */

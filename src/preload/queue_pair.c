@@ -18,6 +18,16 @@ static struct queue_pair *queue_pair_of(struct ibv_qp *qp)
 	return container_of(qp, struct queue_pair, qp);
 }
 
+static struct hf_vqp *sender_of(const struct queue_pair *qp)
+{
+	return qp->sender != NULL ? qp->sender : qp->vqp;
+}
+
+static bool failed(const struct queue_pair *qp)
+{
+	return hf_vqp_state(qp->vqp) == HF_VQP_ERROR || hf_vqp_state(sender_of(qp)) == HF_VQP_ERROR;
+}
+
 /* ---- creation ---- */
 
 static struct ibv_qp *refuse(int error)
@@ -133,6 +143,15 @@ struct ibv_qp *queue_pair_create_ex(struct ibv_context *context, struct ibv_qp_i
 	return qp;
 }
 
+static void drop_sender(struct queue_pair *qp)
+{
+	if (qp->sender == NULL)
+		return;
+	table_remove(&container_of(qp->init.send_cq, struct cq, cq)->own, hf_vqp_num(qp->sender));
+	hf_vqp_destroy(qp->sender);
+	qp->sender = NULL;
+}
+
 int ibv_destroy_qp(struct ibv_qp *base)
 {
 	struct queue_pair *qp = queue_pair_of(base);
@@ -140,6 +159,7 @@ int ibv_destroy_qp(struct ibv_qp *base)
 	if (!context_is_ours(base->context))
 		return REAL(ibv_destroy_qp)(base);
 	drive_lock();
+	drop_sender(qp);
 	hf_vqp_destroy(qp->vqp);
 	if (qp->shared != NULL)
 		shared_receive_leave(qp);
@@ -189,12 +209,36 @@ static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int m
 }
 
 /* Of two queue pairs of this process the one with the lower number takes end 0. */
-static int find_own(struct bond *bond, uint32_t num, uint32_t other, struct hf_peer **peer_out)
+static int connect_own(struct bond *bond, struct hf_vqp *vqp, uint32_t other, unsigned access)
 {
-	if (num == other)
-		return -EINVAL; /* a vqp has one end */
-	*peer_out = hf_peer_own(bond->node, num > other);
-	return *peer_out == NULL ? -ENOMEM : 0;
+	struct hf_peer *peer = hf_peer_own(bond->node, hf_vqp_num(vqp) > other);
+
+	return peer == NULL ? -ENOMEM : hf_vqp_connect_num(vqp, peer, other, (int)access);
+}
+
+/* Receives may wait with the vqp by now, so the second vqp sends. */
+static int connect_itself(struct bond *bond, struct queue_pair *qp)
+{
+	struct cq *cq = container_of(qp->init.send_cq, struct cq, cq);
+	struct hf_vqp_init init = {.cap = qp->init.cap,
+		.send_cq = cq->vcq,
+		.sq_sig_all = qp->init.sq_sig_all != 0,
+		.context = qp,
+		.changed = changed};
+	int rc;
+
+	init.cap.max_recv_wr = init.cap.max_recv_sge = 1;
+	rc = hf_vqp_create(container_of(qp->qp.pd, struct pd, pd)->vpd, &init, &qp->sender);
+	if (rc != 0)
+		return rc;
+	rc = table_put(&cq->own, hf_vqp_num(qp->sender), qp);
+	if (rc == 0)
+		rc = connect_own(bond, qp->sender, qp->qp.qp_num, 0);
+	if (rc == 0)
+		rc = connect_own(bond, qp->vqp, hf_vqp_num(qp->sender), qp->attr.qp_access_flags);
+	if (rc != 0)
+		drop_sender(qp);
+	return rc;
 }
 
 static int find_peer(struct bond *bond, const struct ibv_ah_attr *ah, struct hf_peer **peer_out)
@@ -220,8 +264,9 @@ static int connect_peer(struct queue_pair *qp, const struct ibv_qp_attr *attr)
 	int rc = find_peer(bond, &attr->ah_attr, &peer);
 
 	if (rc == -EISCONN)
-		rc = find_own(bond, qp->qp.qp_num, attr->dest_qp_num, &peer);
-
+		return attr->dest_qp_num == qp->qp.qp_num
+			       ? connect_itself(bond, qp)
+			       : connect_own(bond, qp->vqp, attr->dest_qp_num, qp->attr.qp_access_flags);
 	return rc != 0 ? rc : hf_vqp_connect_num(qp->vqp, peer, attr->dest_qp_num, (int)qp->attr.qp_access_flags);
 }
 
@@ -243,6 +288,8 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 	}
 	if (to == IBV_QPS_ERR) {
 		hf_vqp_abort(qp->vqp);
+		if (qp->sender != NULL)
+			hf_vqp_abort(qp->sender);
 		if (qp->shared != NULL)
 			async_last_wqe(qp);
 		return 0;
@@ -251,7 +298,7 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 		return -EOPNOTSUPP;
 	keep(&qp->attr, attr, mask);
 	if (mask & IBV_QP_RNR_RETRY)
-		hf_vqp_set_rnr_retry(qp->vqp, attr->rnr_retry);
+		hf_vqp_set_rnr_retry(sender_of(qp), attr->rnr_retry);
 	return to == IBV_QPS_RTR && from == IBV_QPS_INIT ? connect_peer(qp, attr) : 0;
 }
 
@@ -280,7 +327,7 @@ int ibv_query_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask, struct
 	if (!context_is_ours(base->context))
 		return REAL(ibv_query_qp)(base, attr, mask, init);
 	drive_lock();
-	if (hf_vqp_state(qp->vqp) == HF_VQP_ERROR)
+	if (failed(qp))
 		base->state = IBV_QPS_ERR;
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = base->state;
@@ -301,7 +348,7 @@ int queue_pair_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv
 		return result(EINVAL);
 	}
 	drive_lock();
-	rc = hf_vqp_post_send(qp->vqp, wr, bad);
+	rc = hf_vqp_post_send(sender_of(qp), wr, bad);
 	drive_unlock();
 	return result(-rc);
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *side_holdfast;
+
 void check_failed(const char *what, int line)
 {
 	printf("# line %d: not so: %s (errno %d, %s)\n", line, what, errno, strerror(errno));
@@ -175,4 +177,27 @@ struct ibv_wc poll_one(struct ibv_cq *cq)
 		;
 	check(n == 1);
 	return wc;
+}
+
+uint64_t take_done(struct side *side, unsigned i)
+{
+	struct ibv_wc wc = poll_one(side->cq[i]);
+
+	check(wc.status == IBV_WC_SUCCESS && wc.qp_num == side->qp[i]->qp_num);
+	return wc.wr_id;
+}
+
+void name_node(unsigned test, int side, char node[NODE_BYTES])
+{
+	snprintf(node, NODE_BYTES, "test%u-side%d", test, side);
+}
+
+void switch_link(const struct side *side, const char *way, int rail)
+{
+	char command[512], node[NODE_BYTES];
+
+	name_node(side->index, side->number, node);
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s %s/r%d >/dev/null", side_holdfast,
+		way, getenv("HOLDFAST_VERBS_FABRIC"), node, rail);
+	check(system(command) == 0);
 }

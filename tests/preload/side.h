@@ -10,11 +10,15 @@
 #define DEPTH      64
 #define BYTES      8192
 #define THREADS    4
+#define NODE_BYTES 32
+#define CUTS       4 /* of rails, in a test */
 #define EXIT_SKIP  77
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 void check_failed(const char *what, int line);
 #define check(x) ((x) ? (void)0 : check_failed(#x, __LINE__))
+
+extern const char *side_holdfast; /* the program */
 
 struct hello {
 	union ibv_gid gid;
@@ -50,5 +54,9 @@ void close_side(struct side *side, unsigned n);
 int post(struct side *side, unsigned i, enum ibv_wr_opcode opcode, uint64_t wr_id, uint64_t remote, uint32_t rkey);
 void post_recv(struct side *side, unsigned i, uint64_t wr_id);
 struct ibv_wc poll_one(struct ibv_cq *cq);
+uint64_t take_done(struct side *side, unsigned i); /* the wr_id of the next completion, a success */
+/* A link that was cut stays so for the next process of the name: each test has names of its own. */
+void name_node(unsigned test, int side, char node[NODE_BYTES]);
+void switch_link(const struct side *side, const char *way, int rail);
 
 #endif

@@ -22,16 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "own.h"
 #include "side.h"
 
-#define ROUNDS     400
-#define SHARED     8
-#define WAIT_MS    60000
-#define NODE_BYTES 32
-#define QUEUES     20000
-#define CANCELLED  50
-
-static const char *holdfast;
+#define ROUNDS    400
+#define SHARED    8
+#define WAIT_MS   60000
+#define QUEUES    20000
+#define CANCELLED 50
 
 /* ---- the tests ---- */
 
@@ -241,7 +239,6 @@ static void moves_and_posts_follow_the_rules(struct side *side)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 	struct ibv_qp_init_attr init;
 	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
-	union ibv_gid own;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 
@@ -254,68 +251,8 @@ static void moves_and_posts_follow_the_rules(struct side *side)
 	check(ibv_post_send(qp, &wr, &bad) == EINVAL && bad == &wr);
 	check(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) == 0);
 	check(attr.qp_state == IBV_QPS_INIT && init.cap.max_send_wr == DEPTH && init.send_cq == cq);
-	check(ibv_query_gid(side->context, 1, 0, &own) == 0);
-	check(to_rtr(qp, &own, qp->qp_num) == EINVAL); /* to itself */
 	check(ibv_destroy_cq(cq) == EBUSY);
 	check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
-}
-
-/* Queue pairs 0 and 1 of one process, connected to each other. */
-static void connect_own(struct side *side, unsigned access)
-{
-	union ibv_gid own;
-
-	open_device(side);
-	side->channel = ibv_create_comp_channel(side->context);
-	side->memory = calloc(1, BYTES);
-	side->mr = ibv_reg_mr(side->pd, side->memory, BYTES, access | IBV_ACCESS_LOCAL_WRITE);
-	if (side->mr == NULL && (access & IBV_ACCESS_REMOTE_ATOMIC) != 0)
-		_exit(EXIT_SKIP);
-	check(side->mr != NULL && side->channel != NULL);
-	check(ibv_query_gid(side->context, 1, 0, &own) == 0);
-	for (unsigned i = 0; i < 2; i++) {
-		side->cq[i] = ibv_create_cq(side->context, 2 * DEPTH, side, side->channel, 0);
-		side->qp[i] = make_qp(side, side->cq[i], IBV_QPT_RC);
-		check(side->cq[i] != NULL && side->qp[i] != NULL);
-		to_init(side->qp[i], access);
-	}
-	for (unsigned i = 0; i < 2; i++) {
-		check(to_rtr(side->qp[i], &own, side->qp[1 - i]->qp_num) == 0);
-		to_rts(side->qp[i]);
-	}
-}
-
-static void check_done(struct side *side, unsigned i, uint64_t wr_id)
-{
-	struct ibv_wc wc = poll_one(side->cq[i]);
-
-	check(wc.status == IBV_WC_SUCCESS && wc.wr_id == wr_id && wc.qp_num == side->qp[i]->qp_num);
-}
-
-/* Memory: a counter and received messages in the first half; what each queue pair sends in the second. */
-static void queue_pairs_of_one_process_reach_each_other(struct side *side)
-{
-	uint64_t *words, here;
-
-	connect_own(side, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	words = (uint64_t *)side->memory;
-	here = (uintptr_t)side->memory + BYTES / 4;
-	for (unsigned i = 0; i < 2; i++) {
-		words[BYTES / 16 + i] = 100 + i;
-		check(post(side, i, IBV_WR_RDMA_WRITE, 1, here, side->mr->rkey) == 0);
-		check_done(side, i, 1);
-		check(words[BYTES / 32] == 100 + i);
-		words[BYTES / 32] = 200 + i;
-		check(post(side, i, IBV_WR_RDMA_READ, 2, here, side->mr->rkey) == 0);
-		check_done(side, i, 2);
-		check(words[BYTES / 16 + i] == 200 + i);
-		post_recv(side, 1 - i, 3);
-		check(post(side, i, IBV_WR_SEND, 4, 0, 0) == 0);
-		check_done(side, i, 4);
-		check_done(side, 1 - i, 3);
-		check(words[0] == 200 + i);
-	}
-	close_side(side, 2);
 }
 
 static void a_reset_empties_the_queues_unless_it_was_connected(struct side *side)
@@ -411,7 +348,7 @@ static void memory_that_is_taken_away_ends_no_process(struct side *side)
 	}
 	if (side->number == 0) {
 		check(post(side, KINDS, IBV_WR_RDMA_WRITE, KINDS, whole.addr, whole.rkey) == 0);
-		check_done(side, KINDS, KINDS);
+		check(take_done(side, KINDS) == KINDS);
 	}
 	meet(side);
 	close_side(side, KINDS + 1);
@@ -750,26 +687,9 @@ static void threads_of_both_sides_count_each_add_once(struct side *side)
 	close_side(side, THREADS);
 }
 
-/* A link that was cut stays so for the next process of the name: each test has names of its own. */
-static void name_node(unsigned test, int side, char node[NODE_BYTES])
-{
-	snprintf(node, NODE_BYTES, "test%u-side%d", test, side);
-}
-
-static void switch_link(const struct side *side, const char *way, int rail)
-{
-	char command[512], node[NODE_BYTES];
-
-	name_node(side->index, side->number, node);
-	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s %s/r%d >/dev/null", holdfast, way,
-		getenv("HOLDFAST_VERBS_FABRIC"), node, rail);
-	check(system(command) == 0);
-}
-
 /* ---- adds through cuts ---- */
 
 #define VALUES_MAX (1u << 24)
-#define CUTS       4
 #define PROGRESS   2000 /* adds between two switches */
 
 struct counting {
@@ -872,26 +792,6 @@ static void adds_go_on_through_cuts_each_once_with_its_value(struct side *side)
 	close_side(side, THREADS);
 }
 
-static void queue_pairs_of_one_process_go_on_through_cuts(struct side *side)
-{
-	uint64_t *counter, sum = 0;
-
-	connect_own(side, IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_WRITE);
-	counter = (uint64_t *)side->memory;
-	for (int cut = 0; cut < CUTS; cut++) {
-		for (unsigned i = 0; i < DEPTH; i++)
-			check(post(side, i % 2, IBV_WR_ATOMIC_FETCH_AND_ADD, i, (uintptr_t)counter, side->mr->rkey) ==
-				0);
-		switch_link(side, "down", cut % 2);
-		for (unsigned i = 0; i < DEPTH; i++)
-			check_done(side, i % 2, i);
-		switch_link(side, "up", cut % 2);
-		sum += DEPTH;
-		check(*counter == sum);
-	}
-	close_side(side, 2);
-}
-
 static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 {
 	struct ibv_async_event event;
@@ -961,7 +861,8 @@ int main(int argc, char **argv)
 		TEST(a_library_that_opens_libibverbs_has_our_device), TEST(completion_queues_have_limits),
 		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
 		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
-		TEST(queue_pairs_of_one_process_reach_each_other), TEST(queue_pairs_share_receives),
+		TEST(queue_pairs_of_one_process_reach_each_other_and_themselves),
+		TEST(a_queue_pair_to_itself_that_fails_flushes_both_its_queues), TEST(queue_pairs_share_receives),
 		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(memory_that_is_not_there_is_not_registered), TEST(memory_that_is_taken_away_ends_no_process),
@@ -977,7 +878,7 @@ int main(int argc, char **argv)
 	const unsigned n = sizeof(tests) / sizeof(tests[0]);
 	bool failed = false;
 
-	holdfast = argc > 1 ? argv[1] : "holdfast";
+	side_holdfast = argc > 1 ? argv[1] : "holdfast";
 	printf("1..%u\n", n);
 	for (unsigned i = 0; i < n; i++) {
 		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
