@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import time
@@ -64,7 +65,10 @@ class _Pair:
         return ""
 
     def journal(self, name):
-        return self.into / f".{name}.holdfast-journal"
+        return self.into / ".holdfast" / f"{name}.journal"
+
+    def part(self, name):
+        return self.into / ".holdfast" / f"{name}.part"
 
     def __enter__(self):
         return self
@@ -73,7 +77,6 @@ class _Pair:
         if self.receiver is not None:
             self.receiver.kill()
             self.receiver.communicate()
-        import shutil
         shutil.rmtree(f"/dev/shm/holdfast-{os.getuid()}-{self.name}", ignore_errors=True)
 
 
@@ -270,15 +273,27 @@ def a_link_in_the_place_of_the_copy_is_not_followed(directory):
         pair.receive()
         elsewhere = pair.directory / "elsewhere"
         elsewhere.mkdir()
-        (pair.into / ".set.holdfast-part").symlink_to(elsewhere)
+        pair.part("set").parent.mkdir(mode=0o700)
+        pair.part("set").symlink_to(elsewhere)
         done = pair.send("set", check=1)
         assert "Not a directory" in done.stderr, done.stderr
+        shutil.rmtree(pair.part("set").parent)
+        pair.part("set").parent.symlink_to(elsewhere)
+        done = pair.send("set", check=1)
+        assert "alone writes in" in done.stderr, done.stderr
         assert list(elsewhere.iterdir()) == []
+
+
+def names_of_the_receivers_own_files_are_refused(directory):
+    for name in (".holdfast", ".w.holdfast-part", ".w.holdfast-journal", "set/a/.holdfast", "set/.w.holdfast-part"):
+        _make(pathlib.Path(directory) / name, 100)
+    with _Pair(directory) as pair:
+        for name in (".holdfast", ".w.holdfast-part", ".w.holdfast-journal", "set"):
+            assert "a name of a receiver's own files" in pair.send(name, check=2).stderr
 
 
 def a_full_disk_is_told(directory):
     """A tmpfs of 8 MiB in a mount namespace of the receiver's own."""
-    import shutil
     import subprocess
     if os.getuid() != 0 or shutil.which("unshare") is None:
         raise program.Skip("mounting a small file system needs root and unshare(1)")

@@ -19,7 +19,7 @@ MIB = 1 << 20
 BIG, RATE = 32 * MIB, "60"
 CHUNK = MIB
 END_LIMIT_S = 60
-FILE, HAVE, VERIFIED = 2, 3, 8
+FILE, HAVE = 2, 3
 
 
 def _records(journal):
@@ -49,9 +49,6 @@ def _journaled(journal):
         elif message[0] == HAVE:
             number, begin, end = struct.unpack_from("<IQQ", message, 1)
             have[number] |= set(range(begin, end))
-        elif message[0] == VERIFIED:
-            number, = struct.unpack_from("<I", message, 1)
-            have[number] = set(range((sizes[number][0] + CHUNK - 1) // CHUNK))
     return sum(min(CHUNK, size - chunk * CHUNK) for number, (size, _) in sizes.items() for chunk in have[number])
 
 

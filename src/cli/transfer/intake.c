@@ -106,7 +106,6 @@ static void verified(struct session_file *file)
 static void judge(struct session_file *file)
 {
 	struct session *session = file->session;
-	struct copy_message message = {.kind = COPY_VERIFIED, .number.number = file->stored->number};
 
 	if (file->state != SESSION_FILE_READ || file->hashing || file->hash_next < copy_chunks(file->stored->bytes))
 		return;
@@ -114,7 +113,10 @@ static void judge(struct session_file *file)
 	if (strcmp(file->sha256, file->theirs) != 0) {
 		const char *name = file->stored->name[0] != '\0' ? file->stored->name : session->begin.name;
 
-		session_fail(session, "%.100s arrived with another SHA-256 than it was sent with; send it again", name);
+		session_fail(session,
+			file->kept ? "%.100s: what an earlier copy left here has another SHA-256; send it again"
+				   : "%.100s arrived with another SHA-256 than it was sent with; send it again",
+			name);
 		file->stored = copy_store_renew(&session->store, file->stored);
 		if (file->stored != NULL)
 			note_file(session, file->stored);
@@ -123,8 +125,6 @@ static void judge(struct session_file *file)
 	move_file(file, SESSION_FILE_WHOLE);
 	file->dirty = true;
 	session->commit_urgent = true;
-	if (note(session, &message) != 0)
-		session_fail(session, "the receiver has no memory left");
 }
 
 /* ---- hashing, behind the writes ---- */
@@ -202,6 +202,7 @@ static void tell_ready(struct session_file *file)
 		while (at < chunks && copy_stored_has(stored, at))
 			at++;
 		if (at > begin) {
+			file->kept = true;
 			message.have = (struct copy_have){.file = file->number, .begin = begin, .end = at};
 			session_send(file->session, &message);
 		}
@@ -224,7 +225,7 @@ static void open_done(struct hf_work *work, int result)
 	}
 	if (session->state != SESSION_LIVE)
 		return;
-	if (file->stored->directory || (file->stored->verified && file->intact)) {
+	if (file->stored->directory) {
 		verified(file);
 		return;
 	}
@@ -258,6 +259,10 @@ void intake_file(struct session *session, const struct copy_file *said)
 	if (file == NULL || said->file != session->next_file || (said->directory && said->bytes > 0) ||
 		(said->name_bytes == 0 && (said->directory != 0) != session->store.directory)) {
 		session_fail(session, "the sender begins a file out of turn; the versions of both ends differ");
+		return;
+	}
+	if (copy_name_is_own(said->name)) {
+		session_fail(session, COPY_OWN_REFUSED, said->name);
 		return;
 	}
 	stored = copy_store_find(&session->store, said, &record);
@@ -387,7 +392,7 @@ static int run_commit(struct hf_work *work)
 		if (!failed)
 			failed = file->told ? hf_file_sync(file->file) : hf_file_sync_data(file->file);
 	}
-	if (failed)
+	if (failed || session->committed.bytes == 0)
 		return failed;
 	return copy_store_commit(
 		&session->store, session->committed.at, session->committed.bytes, &session->commit_error);
@@ -406,18 +411,20 @@ static void commit_done(struct hf_work *work, int result)
 		return;
 	}
 	for (unsigned i = 0; i < session->commit_count; i++)
-		if (session->commit_files[i]->told) {
-			session->commit_files[i]->stored->verified = true;
+		if (session->commit_files[i]->told)
 			verified(session->commit_files[i]);
-		}
+}
+
+static bool has_nothing_to_commit(const struct session *session)
+{
+	return session->records.bytes == 0 && session->have.begin == session->have.end && !session->commit_urgent;
 }
 
 void intake_commit(struct session *session, uint64_t now_ns)
 {
 	const struct session_records free_records = session->committed;
 
-	if (session->committing || session->commit_broken ||
-		(session->records.bytes == 0 && session->have.begin == session->have.end))
+	if (session->committing || session->commit_broken || has_nothing_to_commit(session))
 		return;
 	if (!session->commit_urgent && now_ns < session->commit_due_ns && session->state == SESSION_LIVE)
 		return;
@@ -447,8 +454,7 @@ void intake_commit(struct session *session, uint64_t now_ns)
 
 bool intake_is_journaled(const struct session *session)
 {
-	return session->commit_broken ||
-	       (session->records.bytes == 0 && session->have.begin == session->have.end && !session->committing);
+	return session->commit_broken || (has_nothing_to_commit(session) && !session->committing);
 }
 
 bool intake_is_idle(const struct session *session)
@@ -468,5 +474,5 @@ void intake_drop(struct session *session)
 	free(session->committed.at);
 	session->records = session->committed = (struct session_records){0};
 	session->have = (struct copy_have){0};
-	session->commit_broken = false;
+	session->commit_broken = session->commit_urgent = false;
 }

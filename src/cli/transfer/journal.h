@@ -1,11 +1,12 @@
-/* journal.h - the parts of a copy that are on disk, as a file of records that only grows.
+/* journal.h - the parts of a copy that are on disk, as a file of records that only grows. It saves sending them again,
+ * and proves nothing: all of a file is hashed before it is verified.
  *
  *   0 "HOLDFASTCOPY" u32 version
  *  16 record[]: u32 bytes, u32 crc32c of the message, a message of message.h
  *
+ *   BEGIN     the first: the copy that it is of
  *   FILE      number `file` of this journal is this source; with a name seen before, it replaces that one
  *   HAVE      these chunks of it are on disk
- *   VERIFIED  all of it is, and has the sender's hash
  *
  * A record is written after its data is durable (hf_file_sync_data of the file), and a torn one at the end is
  * cut off: everything in the journal is on disk. Pure. */

@@ -1,6 +1,7 @@
 #include "cli/transfer/message.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "base/fields.h"
 
@@ -87,6 +88,34 @@ static bool name_is_good(const char *name, size_t bytes)
 		if (part[length] == '\0')
 			return true;
 		part += length + 1;
+	}
+}
+
+static bool part_is_own(const char *part, size_t bytes)
+{
+	static const char *const endings[] = {".holdfast-part", ".holdfast-journal"};
+
+	if (bytes == strlen(COPY_OWN) && strncasecmp(part, COPY_OWN, bytes) == 0)
+		return true;
+	for (unsigned i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		size_t length = strlen(endings[i]);
+
+		if (part[0] == '.' && bytes >= length && strncasecmp(part + bytes - length, endings[i], length) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool copy_name_is_own(const char *name)
+{
+	for (const char *part = name;;) {
+		size_t bytes = strcspn(part, "/");
+
+		if (part_is_own(part, bytes))
+			return true;
+		if (part[bytes] == '\0')
+			return false;
+		part += bytes + 1;
 	}
 }
 

@@ -8,7 +8,7 @@
  *   a WRITE into a free slot, then CHUNK --------->
  *          <------------------------------------- TAKEN: the slot is free again
  *   END: the hash -------------------------------->
- *          <------------------------------------- VERIFIED: it is on disk and has that hash
+ *          <------------------------------------- VERIFIED: it was read there with that hash, and is on disk
  *   FINISH --------------------------------------->
  *          <------------------------------------- FINISHED: it has its name
  *   FAIL: why, from either end, ends the copy.
@@ -24,13 +24,14 @@
 #include "cli/digest.h"
 
 #define COPY_CHANNEL     "holdfast.copy"
-#define COPY_VERSION     1u
+#define COPY_VERSION     2u
 #define COPY_CHUNK_BYTES (1u << 20)
 #define COPY_SLOTS       16u
 #define COPY_FILES       32u   /* begun and not verified, at most */
 #define COPY_NAME_BYTES  4096u /* of a file, relative to what is copied, with its NUL */
 #define COPY_TITLE_BYTES 200u  /* of what is copied, with its NUL: names beside it are longer */
 #define COPY_TEXT_BYTES  250u
+#define COPY_OWN         ".holdfast" /* the receiver's own files, beside what it receives */
 
 enum copy_kind {
 	COPY_BEGIN,
@@ -106,6 +107,8 @@ struct copy_message {
 uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_MESSAGE_BYTES]);
 /* False: malformed. Texts get a NUL; names are checked: relative, no "..", nothing empty between slashes. */
 bool copy_message_read(const void *at, size_t bytes, struct copy_message *message_out);
+/* Whether a part of it is a name of a receiver's own files, of any version: no sender may make one (R-T27). */
+bool copy_name_is_own(const char *name);
 
 /* Of a whole file: a directory and an empty file have none. */
 static inline uint64_t copy_chunks(uint64_t bytes)

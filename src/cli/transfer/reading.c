@@ -133,16 +133,12 @@ void reading_verified(struct copy_sender *sender, uint32_t number)
 {
 	struct reading *file = find_reading(sender, number);
 
-	if (file == NULL || file->slots > 0 || (file->state != READING_ANNOUNCED && file->state != READING_ENDED)) {
+	if (file == NULL || file->slots > 0 ||
+		file->state != (file->source->directory ? READING_ANNOUNCED : READING_ENDED)) {
 		copy_sender_fail(sender, "the receiver answers out of turn; the versions of both ends differ");
 		return;
 	}
-	if (file->state == READING_ANNOUNCED) { /* from a copy before this one */
-		sender->kept_bytes += file->source->bytes;
-		sender->read_bytes += file->source->bytes;
-	} else {
-		sender->kept_bytes += file->kept_bytes;
-	}
+	sender->kept_bytes += file->kept_bytes;
 	sender->verified++;
 	reading_close(file);
 }

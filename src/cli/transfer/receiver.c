@@ -174,6 +174,10 @@ static void begin(struct session *session, const struct copy_begin *said)
 			said->version, COPY_VERSION);
 		return;
 	}
+	if (copy_name_is_own(said->name)) {
+		session_fail(session, COPY_OWN_REFUSED, said->name);
+		return;
+	}
 	session_move(session, SESSION_WAITING);
 	open_when_free(session);
 }

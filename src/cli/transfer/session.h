@@ -48,6 +48,7 @@ struct session_file {
 	bool told;       /* in the commit under way, which says that it is whole */
 	bool dirty;      /* written since the last commit began */
 	bool hashing;    /* hash_work is under way */
+	bool kept;       /* some of it is of an earlier copy */
 	uint32_t number; /* the sender's */
 	struct session *session;
 	struct copy_stored *stored;
@@ -57,7 +58,7 @@ struct session_file {
 	struct digest *digest;
 	char sha256[DIGEST_TEXT], theirs[DIGEST_TEXT];
 	struct hf_work open_work, hash_work;
-	bool intact, fresh;    /* fresh: the journal had nothing of it */
+	bool intact, fresh;    /* fresh: the journal had no record of it */
 	struct hf_error error; /* of its works */
 };
 
@@ -111,6 +112,8 @@ struct copy_receiver {
 	unsigned rings; /* being unregistered */
 	bool closing;
 };
+
+#define COPY_OWN_REFUSED "%.150s: that is a name of the receiver's own files; rename it and send it again"
 
 /* receiver.c */
 void session_move(struct session *session, enum session_state to);

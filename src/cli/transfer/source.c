@@ -37,6 +37,10 @@ static int add(const struct tree_file *found, void *context)
 	}
 	if (strlen(found->name) >= COPY_NAME_BYTES)
 		return -ENAMETOOLONG;
+	if (copy_name_is_own(found->name))
+		return hf_error_set(source->error, -EINVAL,
+			"%.150s has a name of a receiver's own files, which none takes; rename it or move it away",
+			found->path);
 	failed = make_room(source);
 	if (failed)
 		return failed;
@@ -73,6 +77,9 @@ static int take_title(struct copy_source *source, const char *path, struct hf_er
 		strcmp(source->title, "..") == 0)
 		return hf_error_set(
 			error, -EINVAL, "'%s' does not end in a name for the copy; give its path by name", path);
+	if (copy_name_is_own(source->title))
+		return hf_error_set(error, -EINVAL,
+			"%.150s is a name of a receiver's own files, which none takes; rename it", source->title);
 	return 0;
 }
 
@@ -81,7 +88,7 @@ int copy_source_open(struct copy_source *source, const char *path, struct hf_err
 	struct tree_file root;
 	int failed = tree_look(path, &root);
 
-	*source = (struct copy_source){0};
+	*source = (struct copy_source){.error = error};
 	if (failed)
 		return hf_error_set(error, failed, "%s cannot be read: %s", path, strerror(-failed));
 	if (root.kind == TREE_OTHER)
@@ -96,7 +103,9 @@ int copy_source_open(struct copy_source *source, const char *path, struct hf_err
 		failed = tree_each(path, TREE_ALL, add, source);
 	if (failed) {
 		copy_source_close(source);
-		return hf_error_set(error, failed, "%s cannot be listed: %s", path, strerror(-failed));
+		return error->text[0] != '\0'
+			       ? failed
+			       : hf_error_set(error, failed, "%s cannot be listed: %s", path, strerror(-failed));
 	}
 	return 0;
 }

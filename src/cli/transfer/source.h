@@ -19,6 +19,7 @@ struct copy_source {
 	uint64_t bytes;
 	bool directory;
 	char title[COPY_TITLE_BYTES]; /* the last part of the path */
+	struct hf_error *error;       /* of its listing */
 };
 
 /* Blocks. -errno with words: it cannot be read, or has a name that cannot be sent. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/crc.h"
 #include "base/ensure.h"
@@ -149,6 +150,11 @@ static void take_record(const struct copy_message *message, void *context)
 	struct copy_store *store = context;
 	struct copy_stored *stored;
 
+	if (message->kind == COPY_BEGIN)
+		store->journal_is_ours = message->begin.directory == store->begin.directory &&
+					 strcmp(message->begin.name, store->begin.name) == 0;
+	if (!store->journal_is_ours)
+		return;
 	if (message->kind == COPY_FILE) {
 		if (message->file.file != store->count)
 			return;
@@ -158,28 +164,25 @@ static void take_record(const struct copy_message *message, void *context)
 		(void)add(store, &message->file);
 		return;
 	}
-	if (message->kind != COPY_HAVE && message->kind != COPY_VERIFIED)
+	if (message->kind != COPY_HAVE)
 		return;
-	/* Both begin with the number. */
-	stored = message->number.number < store->count ? store->stored[message->number.number] : NULL;
-	if (stored == NULL)
-		return;
-	if (message->kind == COPY_VERIFIED)
-		stored->verified = true;
-	else if (message->have.end <= copy_chunks(stored->bytes))
+	stored = message->have.file < store->count ? store->stored[message->have.file] : NULL;
+	if (stored != NULL && message->have.end <= copy_chunks(stored->bytes))
 		for (uint64_t i = message->have.begin; i < message->have.end; i++)
 			stored->have[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
 static int begin_journal(struct copy_store *store)
 {
-	uint8_t header[COPY_JOURNAL_HEADER_BYTES];
+	const struct copy_message begin = {.kind = COPY_BEGIN, .begin = store->begin};
+	uint8_t text[COPY_JOURNAL_HEADER_BYTES + COPY_JOURNAL_RECORD_BYTES];
 	int failed = hf_file_resize(store->journal, 0);
 
-	copy_journal_header(header);
-	if (!failed && hf_file_write_at(store->journal, header, sizeof(header), 0) != (ssize_t)sizeof(header))
+	copy_journal_header(text);
+	store->journal_bytes = COPY_JOURNAL_HEADER_BYTES;
+	store->journal_bytes += copy_journal_record(&begin, text + store->journal_bytes);
+	if (!failed && hf_file_write_at(store->journal, text, store->journal_bytes, 0) != (ssize_t)store->journal_bytes)
 		failed = -ENOSPC;
-	store->journal_bytes = sizeof(header);
 	return failed ? failed : hf_file_sync(store->journal);
 }
 
@@ -192,7 +195,7 @@ static int read_journal(struct copy_store *store)
 	if (text != NULL && hf_file_read_at(store->journal, text, (size_t)bytes, 0) == bytes)
 		store->journal_bytes = copy_journal_read(text, (size_t)bytes, take_record, store);
 	free(text);
-	if (store->journal_bytes == 0)
+	if (!store->journal_is_ours)
 		return begin_journal(store);
 	if ((int64_t)store->journal_bytes < bytes) /* a record was torn when the last receiver ended */
 		failed = hf_file_resize(store->journal, store->journal_bytes);
@@ -230,6 +233,21 @@ static int make_directory(const struct copy_store *store, const char *path)
 	return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
 }
 
+/* A directory that another user made, or may write in, has a part and a journal of that user's making. */
+static int make_own_directory(const struct copy_store *store, struct hf_error *error)
+{
+	struct stat status;
+	int failed = make_directory(store, store->own);
+
+	if (failed && failed != -ENOTDIR)
+		return hf_error_set(error, failed, "%s cannot be received: %s", store->target, strerror(-failed));
+	if (failed || lstat(store->own, &status) != 0 || status.st_uid != geteuid() ||
+		(status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+		return hf_error_set(error, -EEXIST,
+			"%s is not a directory that this receiver's user alone writes in; remove it", store->own);
+	return 0;
+}
+
 /* Not through a link that lies there instead, as open_regular. */
 static int open_journal(struct copy_store *store, struct hf_error *error)
 {
@@ -257,18 +275,22 @@ int copy_store_open(struct copy_store *store, struct hf_env *env, const char *pa
 	struct hf_error *error)
 {
 	const int most = (int)COPY_PATH_BYTES;
+	int failed;
 
 	store->env = env;
 	store->directory = begin->directory != 0;
+	store->begin = *begin;
 	if (snprintf(store->parent, COPY_PATH_BYTES, "%s", parent) >= most ||
 		snprintf(store->target, COPY_PATH_BYTES, "%s/%s", parent, begin->name) >= most ||
-		snprintf(store->part, COPY_PATH_BYTES, "%s/.%s.holdfast-part", parent, begin->name) >= most ||
-		snprintf(store->journal_path, COPY_PATH_BYTES, "%s/.%s.holdfast-journal", parent, begin->name) >= most)
+		snprintf(store->own, COPY_PATH_BYTES, "%s/%s", parent, COPY_OWN) >= most ||
+		snprintf(store->part, COPY_PATH_BYTES, "%s/%s.part", store->own, begin->name) >= most ||
+		snprintf(store->journal_path, COPY_PATH_BYTES, "%s/%s.journal", store->own, begin->name) >= most)
 		return hf_error_set(error, -ENAMETOOLONG, "the name of %s is too long", begin->name);
 	if (exists(store->target))
 		return hf_error_set(
 			error, -EEXIST, "%s exists there; remove it, or receive in another directory", store->target);
-	return open_journal(store, error);
+	failed = make_own_directory(store, error);
+	return failed ? failed : open_journal(store, error);
 }
 
 void copy_store_close(struct copy_store *store)
@@ -298,11 +320,6 @@ static int path_of(const struct copy_store *store, const struct copy_stored *sto
 	return 0;
 }
 
-static uint64_t mtime_of(const struct stat *status)
-{
-	return (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
-}
-
 /* Not through a link that lies there instead: it may lead anywhere. */
 static int open_regular(struct copy_store *store, const struct copy_stored *stored, const char *path,
 	struct hf_file **file_out, bool *intact_out)
@@ -313,10 +330,7 @@ static int open_regular(struct copy_store *store, const struct copy_stored *stor
 
 	if (there && !S_ISREG(status.st_mode))
 		return -EEXIST;
-	*intact_out = there && (uint64_t)status.st_size == stored->bytes &&
-		      (!stored->verified || mtime_of(&status) == stored->mtime_ns);
-	if (stored->verified && *intact_out)
-		return 0;
+	*intact_out = there && (uint64_t)status.st_size == stored->bytes;
 	if (there && chmod(path, S_IRUSR | S_IWUSR) != 0)
 		return -errno;
 	failed = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE, file_out);
@@ -440,6 +454,7 @@ int copy_store_finish(struct copy_store *store, struct hf_error *error)
 		failed = hf_file_rename(store->env, store->part, store->target);
 	if (!failed)
 		failed = hf_file_remove(store->env, store->journal_path);
+	(void)hf_dir_remove(store->env, store->own); /* unless other copies are in it */
 	if (!failed)
 		failed = hf_dir_sync(store->env, store->parent);
 	return failed ? hf_error_set(error, failed, "cannot complete %s: %s", store->target, strerror(-failed)) : 0;

@@ -1,11 +1,13 @@
 /* store.h - a receiver's side of a copy on disk.
  *
  *   DIRECTORY/NAME                      appears when all of it is verified; never written over
- *   DIRECTORY/.NAME.holdfast-part       the file or directory until then
- *   DIRECTORY/.NAME.holdfast-journal    the parts of it that are on disk (journal.h); locked by the receiver
+ *   DIRECTORY/.holdfast/                mode 0700; no sender may name it (message.h); it goes with the last copy
+ *   DIRECTORY/.holdfast/NAME.part       the file or directory until then
+ *   DIRECTORY/.holdfast/NAME.journal    the parts of it that are on disk (journal.h); locked by the receiver
  *
- * A store that is opened again continues from the journal. Functions marked "blocks" are called on a helper thread, one
- * at a time but for copy_store_commit and copy_store_settle, which may run beside the others; the rest on the loop. */
+ * A store that is opened again continues from the journal, when that is of this copy. Functions marked "blocks" are
+ * called on a helper thread, one at a time but for copy_store_commit and copy_store_settle, which may run beside the
+ * others; the rest on the loop. */
 #ifndef HOLDFAST_CLI_TRANSFER_STORE_H
 #define HOLDFAST_CLI_TRANSFER_STORE_H
 
@@ -20,7 +22,7 @@
 struct copy_stored {
 	struct copy_stored *next; /* with a name of the same hash */
 	uint32_t number;          /* in the journal */
-	bool directory, verified;
+	bool directory;
 	bool named; /* by the sender, in this copy */
 	uint32_t mode;
 	uint64_t bytes, mtime_ns, inode;
@@ -31,7 +33,9 @@ struct copy_stored {
 struct copy_store {
 	struct hf_env *env;
 	bool directory;
-	char parent[COPY_PATH_BYTES];
+	bool journal_is_ours; /* it begins with this copy */
+	struct copy_begin begin;
+	char parent[COPY_PATH_BYTES], own[COPY_PATH_BYTES];
 	char target[COPY_PATH_BYTES], part[COPY_PATH_BYTES], journal_path[COPY_PATH_BYTES];
 	struct hf_file *journal;
 	uint64_t journal_bytes;
@@ -40,7 +44,7 @@ struct copy_store {
 	uint32_t count, room;
 };
 
-/* Blocks. The store is zeroed. -EEXIST: the target exists, or the journal is no regular file;
+/* Blocks. The store is zeroed. -EEXIST: the target exists, or a file of the receiver's own is another's;
  * -EBUSY: another receiver works on that name. */
 int copy_store_open(struct copy_store *store, struct hf_env *env, const char *parent, const struct copy_begin *begin,
 	struct hf_error *error);
@@ -54,8 +58,8 @@ static inline bool copy_stored_has(const struct copy_stored *stored, uint64_t ch
 	return (stored->have[chunk / 8] >> chunk % 8 & 1) != 0;
 }
 
-/* Blocks. Makes the directory (then *file_out is NULL), or opens the file with its size. *intact_out: what the journal
- * says of it may be believed; otherwise it is gone or another one, and copy_store_renew follows. */
+/* Blocks. Makes the directory (then *file_out is NULL), or opens the file with its size. *intact_out: it has that size
+ * already; otherwise the journal is wrong about it, and copy_store_renew follows. */
 int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
 	bool *intact_out, struct hf_error *error);
 /* As new: nothing of it is there. A record of it has to be written. NULL: no memory, and `stored` is gone. */

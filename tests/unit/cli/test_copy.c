@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -63,6 +64,20 @@ static void what_is_copied_has_a_name_without_directories(void **state)
 	assert_false(is_read(&message, &read));
 	message.begin.name[1] = '.';
 	assert_true(is_read(&message, &read));
+}
+
+static void names_of_the_receivers_own_files_are_known_in_every_directory(void **state)
+{
+	static const char *const own[] = {".holdfast", "a/.holdfast", ".holdfast/x", "a/.HoldFast/b",
+		".w.holdfast-part", "a/b/.w.holdfast-journal", ".w.Holdfast-Part", ".holdfast-journal/x"};
+	static const char *const others[] = {
+		"holdfast", ".holdfast2", "w.holdfast-part", ".w.holdfast-parts", "a/b", ""};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		assert_true(copy_name_is_own(own[i]));
+	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		assert_false(copy_name_is_own(others[i]));
 }
 
 static void words_of_a_peer_cannot_move_the_cursor(void **state)
@@ -160,7 +175,7 @@ static void write_to(const char *path, const char *text)
 static void a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays(void **state)
 {
 	const struct copy_begin begin = {.name_bytes = 4, .name = "file"};
-	char directory[] = "/tmp/holdfast-copy-XXXXXX", journal[128], precious[128], text[16] = "";
+	char directory[] = "/tmp/holdfast-copy-XXXXXX", own[128], journal[160], precious[128], text[16] = "";
 	struct copy_store *store = calloc(1, sizeof(*store));
 	struct hf_error error = {0};
 	FILE *file;
@@ -168,12 +183,14 @@ static void a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays(void 
 	(void)state;
 	assert_non_null(store);
 	assert_non_null(mkdtemp(directory));
-	(void)snprintf(journal, sizeof(journal), "%s/.file.holdfast-journal", directory);
+	(void)snprintf(own, sizeof(own), "%s/.holdfast", directory);
+	(void)snprintf(journal, sizeof(journal), "%s/file.journal", own);
+	assert_int_equal(mkdir(own, 0700), 0);
 	(void)snprintf(precious, sizeof(precious), "%s/precious", directory);
 	write_to(precious, "precious");
 	assert_int_equal(symlink(precious, journal), 0);
 	assert_int_equal(copy_store_open(store, hf_env_host(), directory, &begin, &error), -EEXIST);
-	assert_non_null(strstr(error.text, ".file.holdfast-journal is no regular file; remove it"));
+	assert_non_null(strstr(error.text, ".holdfast/file.journal is no regular file; remove it"));
 	copy_store_close(store);
 	file = fopen(precious, "r");
 	assert_non_null(file);
@@ -185,6 +202,33 @@ static void a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays(void 
 	copy_store_close(store);
 	assert_int_equal(unlink(journal), 0);
 	assert_int_equal(unlink(precious), 0);
+	assert_int_equal(rmdir(own), 0);
+	assert_int_equal(rmdir(directory), 0);
+	free(store);
+}
+
+/* What lies in it would be another user's part and journal. */
+static void an_own_directory_that_others_write_in_is_refused(void **state)
+{
+	const struct copy_begin begin = {.name_bytes = 4, .name = "file"};
+	char directory[] = "/tmp/holdfast-copy-XXXXXX", own[128];
+	struct copy_store *store = calloc(1, sizeof(*store));
+	struct hf_error error = {0};
+
+	(void)state;
+	assert_non_null(store);
+	assert_non_null(mkdtemp(directory));
+	(void)snprintf(own, sizeof(own), "%s/.holdfast", directory);
+	assert_int_equal(mkdir(own, 0700), 0);
+	assert_int_equal(chmod(own, 0770), 0);
+	assert_int_equal(copy_store_open(store, hf_env_host(), directory, &begin, &error), -EEXIST);
+	assert_non_null(strstr(error.text, ".holdfast is not a directory that this receiver's user alone writes in"));
+	copy_store_close(store);
+	assert_int_equal(rmdir(own), 0);
+	assert_int_equal(symlink("/", own), 0);
+	assert_int_equal(copy_store_open(store, hf_env_host(), directory, &begin, &error), -EEXIST);
+	copy_store_close(store);
+	assert_int_equal(unlink(own), 0);
 	assert_int_equal(rmdir(directory), 0);
 	free(store);
 }
@@ -195,11 +239,13 @@ int main(void)
 		cmocka_unit_test(a_message_is_read_as_it_was_written),
 		cmocka_unit_test(a_name_that_leads_elsewhere_is_refused),
 		cmocka_unit_test(what_is_copied_has_a_name_without_directories),
+		cmocka_unit_test(names_of_the_receivers_own_files_are_known_in_every_directory),
 		cmocka_unit_test(words_of_a_peer_cannot_move_the_cursor),
 		cmocka_unit_test(a_journal_is_read_to_its_last_whole_record),
 		cmocka_unit_test(a_journal_ends_where_a_byte_is_wrong),
 		cmocka_unit_test(the_last_chunk_has_the_rest_of_the_file),
 		cmocka_unit_test(a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays),
+		cmocka_unit_test(an_own_directory_that_others_write_in_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

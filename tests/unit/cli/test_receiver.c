@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 #include <holdfast/channel.h>
 
 #include "../transfer/engines.h"
 #include "base/crc.h"
+#include "cli/transfer/journal.h"
 #include "cli/transfer/receiver.h"
 
 #define BYTES 4096u
@@ -47,7 +49,7 @@ static void wait_for(struct fixture *f, enum copy_kind kind)
 	assert_true(f->heard[kind]);
 }
 
-static void say(struct fixture *f, const struct copy_message *message)
+static void say(const struct fixture *f, const struct copy_message *message)
 {
 	uint8_t bytes[COPY_MESSAGE_BYTES];
 
@@ -73,7 +75,8 @@ static void open_fixture(struct fixture *f)
 
 static void close_fixture(struct fixture *f)
 {
-	static const char *const left[] = {".x.holdfast-part", ".x.holdfast-journal", "x"};
+	static const char *const left[] = {
+		".holdfast/x.part/a", ".holdfast/x.part", ".holdfast/x.journal", ".holdfast", "x"};
 	char path[128];
 
 	hf_channel_close(f->channel);
@@ -109,9 +112,132 @@ static void a_chunk_that_is_sent_twice_is_refused(void **state)
 	close_fixture(&f);
 }
 
+static void begin(const struct fixture *f, const char *name, bool directory)
+{
+	struct copy_message message = {.kind = COPY_BEGIN,
+		.begin = {.version = COPY_VERSION, .directory = directory, .name_bytes = (uint16_t)strlen(name)}};
+
+	memcpy(message.begin.name, name, message.begin.name_bytes);
+	say(f, &message);
+}
+
+static struct copy_message file_called(uint32_t number, const char *name, bool directory, uint64_t bytes)
+{
+	struct copy_message message = {.kind = COPY_FILE,
+		.file = {.file = number,
+			.directory = directory,
+			.mode = 0700,
+			.bytes = bytes,
+			.name_bytes = (uint16_t)strlen(name)}};
+
+	memcpy(message.file.name, name, message.file.name_bytes);
+	return message;
+}
+
+/* A part and a journal that a sender made would be those of a later copy. */
+static void titles_that_are_the_receivers_own_names_are_refused_in_words(void **state)
+{
+	static const char *const own[] = {".holdfast", ".w.holdfast-part", ".w.holdfast-journal"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		struct fixture f;
+
+		open_fixture(&f);
+		begin(&f, own[i], false);
+		wait_for(&f, COPY_FAIL);
+		assert_non_null(strstr(f.fail.text, "a name of the receiver's own files"));
+		assert_false(f.heard[COPY_RING]);
+		close_fixture(&f);
+	}
+}
+
+static void the_receivers_own_names_in_a_directory_are_refused_in_words(void **state)
+{
+	static const char *const own[] = {".holdfast", "a/.holdfast", "a/.w.holdfast-part", "a/.w.holdfast-journal"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		struct copy_message root = file_called(0, "", true, 0), file = file_called(1, own[i], false, 5);
+		struct fixture f;
+
+		open_fixture(&f);
+		begin(&f, "x", true);
+		wait_for(&f, COPY_RING);
+		say(&f, &root);
+		say(&f, &file);
+		wait_for(&f, COPY_FAIL);
+		assert_non_null(strstr(f.fail.text, "a name of the receiver's own files"));
+		close_fixture(&f);
+	}
+}
+
+/* A part and a journal that say of chunk 0 what a sender expects, by name, size, time and inode. */
+static void forge(const struct fixture *f, const struct copy_message *file, const uint8_t *bytes)
+{
+	const struct copy_message begun = {.kind = COPY_BEGIN,
+					  .begin = {.version = COPY_VERSION, .name = "x", .name_bytes = 1}},
+				  have = {.kind = COPY_HAVE, .have = {.end = 1}};
+	uint8_t journal[COPY_JOURNAL_HEADER_BYTES + 3 * COPY_JOURNAL_RECORD_BYTES];
+	size_t used = COPY_JOURNAL_HEADER_BYTES;
+	char path[128];
+	FILE *to;
+
+	copy_journal_header(journal);
+	used += copy_journal_record(&begun, journal + used);
+	used += copy_journal_record(file, journal + used);
+	used += copy_journal_record(&have, journal + used);
+	(void)snprintf(path, sizeof(path), "%s/.holdfast", f->directory);
+	assert_int_equal(mkdir(path, 0700), 0);
+	(void)snprintf(path, sizeof(path), "%s/.holdfast/x.journal", f->directory);
+	to = fopen(path, "w");
+	assert_non_null(to);
+	assert_int_equal(fwrite(journal, 1, used, to), used);
+	assert_int_equal(fclose(to), 0);
+	(void)snprintf(path, sizeof(path), "%s/.holdfast/x.part", f->directory);
+	to = fopen(path, "w");
+	assert_non_null(to);
+	assert_int_equal(fwrite(bytes, 1, file->file.bytes, to), file->file.bytes);
+	assert_int_equal(fclose(to), 0);
+}
+
+/* Size and time are right, the journal has all of it, and the bytes are another's. */
+static void a_forged_part_and_journal_are_not_verified(void **state)
+{
+	static const uint8_t foreign[BYTES] = {1}, sent[BYTES];
+	const struct copy_message file = file_called(0, "", false, BYTES);
+	struct copy_message end = {.kind = COPY_END};
+	struct digest *digest;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	forge(&f, &file, foreign);
+	begin(&f, "x", false);
+	wait_for(&f, COPY_RING);
+	say(&f, &file);
+	wait_for(&f, COPY_READY);
+	assert_true(f.heard[COPY_HAVE]);
+	assert_int_equal(digest_create(&digest), 0);
+	digest_add(digest, sent, sizeof(sent));
+	digest_finish(digest, end.end.sha256);
+	digest_destroy(digest);
+	say(&f, &end);
+	for (unsigned i = 0; i < TURNS && !f.heard[COPY_FAIL] && !f.heard[COPY_VERIFIED]; i++)
+		engines_turn(&f.engines);
+	assert_false(f.heard[COPY_VERIFIED]);
+	assert_non_null(strstr(f.fail.text, "what an earlier copy left here has another SHA-256"));
+	close_fixture(&f);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(a_chunk_that_is_sent_twice_is_refused)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_chunk_that_is_sent_twice_is_refused),
+		cmocka_unit_test(titles_that_are_the_receivers_own_names_are_refused_in_words),
+		cmocka_unit_test(a_forged_part_and_journal_are_not_verified),
+		cmocka_unit_test(the_receivers_own_names_in_a_directory_are_refused_in_words),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
