@@ -17,8 +17,8 @@
 #define LOG_LIMIT_NS      1000000000ull
 #define LOG_LEVEL_UNKNOWN (-1)
 
-static const char *const level_name[] = {"debug", "info", "warn", "error"};
-static _Atomic int current_level = LOG_LEVEL_UNKNOWN;
+static const char *const level_name[] = {"trace", "debug", "info", "warn", "error"};
+_Atomic int log_lowest = LOG_LEVEL_UNKNOWN;
 static _Atomic uint64_t current_limit_ns = LOG_LIMIT_NS;
 static log_sink *current_sink;
 static void *current_context;
@@ -29,7 +29,7 @@ static int level_from_environment(void)
 {
 	const char *wanted = getenv("HOLDFAST_LOG");
 
-	for (int level = LOG_DEBUG; wanted != NULL && level <= LOG_ERROR; level++)
+	for (int level = LOG_TRACE; wanted != NULL && level <= LOG_ERROR; level++)
 		if (strcmp(wanted, level_name[level]) == 0)
 			return level;
 	return LOG_INFO;
@@ -43,7 +43,7 @@ void log_set_sink(log_sink *sink, void *context)
 
 void log_set_level(enum log_level level)
 {
-	atomic_store(&current_level, (int)level);
+	atomic_store(&log_lowest, (int)level);
 }
 
 void log_set_limit(uint64_t limit_ns)
@@ -116,9 +116,9 @@ void log_line(enum log_level level, const char *format, ...)
 	char line[LOG_LINE_BYTES];
 	va_list arguments;
 
-	if (atomic_load_explicit(&current_level, memory_order_relaxed) == LOG_LEVEL_UNKNOWN)
-		atomic_store(&current_level, level_from_environment());
-	if ((int)level < atomic_load_explicit(&current_level, memory_order_relaxed))
+	if (atomic_load_explicit(&log_lowest, memory_order_relaxed) == LOG_LEVEL_UNKNOWN)
+		atomic_store(&log_lowest, level_from_environment());
+	if (!log_wants(level))
 		return;
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);

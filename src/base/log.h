@@ -3,18 +3,19 @@
  * A line is "TIME holdfast: LEVEL: SERVICE NAME: text", with the time in UTC and milliseconds. The service and its name
  * stand there in processes that serve. Variables of the environment:
  *
- *     HOLDFAST_LOG=debug|info|warn|error   the lowest level, by default info; a line below it costs one comparison
- *     HOLDFAST_LOG_TIME=off                without the time, where the reader of standard error adds one
- *     HOLDFAST_LOG_FORMAT=json             a JSON object a line, with time, level, service, name and text
+ *     HOLDFAST_LOG=trace|debug|info|warn|error   the lowest level, by default info; trace: single operations
+ *     HOLDFAST_LOG_TIME=off                      without the time, where the reader of standard error adds one
+ *     HOLDFAST_LOG_FORMAT=json                   a JSON object a line, with time, level, service, name and text
  *
  * A line that a peer can cause often uses a struct log_limit. */
 #ifndef HOLDFAST_BASE_LOG_H
 #define HOLDFAST_BASE_LOG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_level { LOG_TRACE, LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Where lines go instead of standard error (the simulator and tests collect them); NULL restores the default. */
 typedef void log_sink(enum log_level level, const char *line, void *context);
@@ -24,6 +25,13 @@ void log_set_level(enum log_level level);
 void log_set_clock(uint64_t (*wall_ns)(void));
 /* What this process serves, and as whom ("kv", "a"); both are copied. Before other threads log. */
 void log_set_service(const char *service, const char *name);
+
+/* Whether a line of this level is printed: one comparison. */
+extern _Atomic int log_lowest;
+static inline bool log_wants(enum log_level level)
+{
+	return (int)level >= atomic_load_explicit(&log_lowest, memory_order_relaxed);
+}
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 
 #define BUFFER_KEEP_BYTES (1u << 20) /* a larger one is given back when it is empty */
@@ -15,14 +16,14 @@
 
 static void connection_move(struct connection *connection, enum connection_state to)
 {
-	static const unsigned allowed[CONNECTION_STATES] = {
-		[CONNECTION_READING] = 1u << CONNECTION_SERVING,
-		[CONNECTION_SERVING] = 1u << CONNECTION_WRITING | 1u << CONNECTION_READING,
-		[CONNECTION_WRITING] = 1u << CONNECTION_READING,
+	static const struct state states[CONNECTION_STATES] = {
+		[CONNECTION_READING] = {"reading", BIT(CONNECTION_SERVING)},
+		[CONNECTION_SERVING] = {"serving", BIT(CONNECTION_WRITING) | BIT(CONNECTION_READING)},
+		[CONNECTION_WRITING] = {"writing", BIT(CONNECTION_READING)},
 	};
 
-	ensure((allowed[connection->state] & 1u << to) != 0);
-	connection->state = to;
+	states_move_often("connection", states, &connection->state, to, "%s",
+		hf_addr_format(&connection->remote, (char[HF_ADDR_TEXT]){0}));
 }
 
 static void connection_want(struct connection *connection)

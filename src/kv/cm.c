@@ -7,23 +7,24 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "base/states.h"
 
 #define HEAD_BYTES 16u
 #define NODE_BYTES 32u
 
 /* ---- states ---- */
 
-static void node_move(struct cm_node *node, enum cm_node_state to)
+static void node_move(struct cm *cm, unsigned num, enum cm_node_state to)
 {
-	static const unsigned allowed[CM_NODE_STATES] = {
-		[CM_ABSENT] = BIT(CM_SHADOW) | BIT(CM_MEMBER),
-		[CM_SHADOW] = BIT(CM_MEMBER) | BIT(CM_ABSENT),
-		[CM_MEMBER] = BIT(CM_ABSENT),
+	static const struct state states[CM_NODE_STATES] = {
+		[CM_ABSENT] = {"absent", BIT(CM_SHADOW) | BIT(CM_MEMBER)},
+		[CM_SHADOW] = {"shadow", BIT(CM_MEMBER) | BIT(CM_ABSENT)},
+		[CM_MEMBER] = {"member", BIT(CM_ABSENT)},
 	};
 
-	ensure((allowed[node->state] & BIT(to)) != 0);
-	node->state = to;
-	node->suspicion = 0;
+	states_move(
+		"member", states, &cm->nodes[num].state, to, "%u in epoch %llu", num, (unsigned long long)cm->epoch);
+	cm->nodes[num].suspicion = 0;
 }
 
 uint32_t kv_cm_in(const struct cm *cm, enum cm_node_state state)
@@ -44,10 +45,10 @@ static void cold(struct cm *cm, const struct cm_entry *entry)
 		if (was_member && !present)
 			cm->nodes[i].absent_since = cm->epoch;
 		if (cm->nodes[i].state != CM_ABSENT)
-			node_move(&cm->nodes[i], CM_ABSENT);
+			node_move(cm, i, CM_ABSENT);
 		if (!present)
 			continue;
-		node_move(&cm->nodes[i], CM_MEMBER);
+		node_move(cm, i, CM_MEMBER);
 		cm->nodes[i].incarnation = entry->incarnation[i];
 		cm->nodes[i].join = (uint32_t)cm->epoch;
 		if (!was_member) /* else its store is whole as of before, should it end again before it hears of this */
@@ -100,15 +101,15 @@ bool kv_cm_step(struct cm *cm, const struct cm_entry *entry)
 	case CM_EXCLUDE:
 		if (node->state == CM_MEMBER)
 			node->absent_since = cm->epoch;
-		node_move(node, CM_ABSENT);
+		node_move(cm, entry->node, CM_ABSENT);
 		break;
 	case CM_ADMIT:
-		node_move(node, CM_SHADOW);
+		node_move(cm, entry->node, CM_SHADOW);
 		node->incarnation = entry->incarnation[entry->node];
 		node->join = (uint32_t)cm->epoch;
 		break;
 	case CM_PROMOTE:
-		node_move(node, CM_MEMBER);
+		node_move(cm, entry->node, CM_MEMBER);
 		node->member_join = node->join;
 		break;
 	case CM_SUSPECT:

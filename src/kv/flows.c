@@ -5,22 +5,22 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "kv/engine.h"
 
 /* ---- an operation's life ---- */
 
 static void op_move(struct op *op, enum op_state to)
 {
-	static const unsigned allowed[] = {
-		[OP_QUEUED] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
-		[OP_WAITING] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
-		[OP_BEGUN] = 1u << OP_REFUSED | 1u << OP_DONE,
-		[OP_REFUSED] = 1u << OP_REFUSED | 1u << OP_WAITING | 1u << OP_DONE,
-		[OP_DONE] = 0,
+	static const struct state states[] = {
+		[OP_QUEUED] = {"queued", BIT(OP_WAITING) | BIT(OP_BEGUN) | BIT(OP_DONE)},
+		[OP_WAITING] = {"waiting", BIT(OP_WAITING) | BIT(OP_BEGUN) | BIT(OP_DONE)},
+		[OP_BEGUN] = {"begun", BIT(OP_REFUSED) | BIT(OP_DONE)},
+		[OP_REFUSED] = {"refused", BIT(OP_REFUSED) | BIT(OP_WAITING) | BIT(OP_DONE)},
+		[OP_DONE] = {"done", 0},
 	};
 
-	ensure((allowed[op->state] & 1u << to) != 0);
-	op->state = to;
+	states_move_often("operation", states, &op->state, to, "%p", (void *)op->user);
 }
 
 static struct op *op_take(struct hf_kv *kv)

@@ -1,33 +1,35 @@
 #include "kv/kv_step.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 
 /* Which states of a record follow which; a slot is freed by the store alone. */
-static const unsigned record_allowed[RECORD_STATES] = {
-	[RECORD_FREE] = 0,
-	[RECORD_VALID] = BIT(RECORD_INVALID) | BIT(RECORD_WRITE),
-	[RECORD_INVALID] = BIT(RECORD_INVALID) | BIT(RECORD_VALID) | BIT(RECORD_WRITE) | BIT(RECORD_REPLAY),
-	[RECORD_WRITE] = BIT(RECORD_INVALID) | BIT(RECORD_VALID),
-	[RECORD_REPLAY] = BIT(RECORD_INVALID) | BIT(RECORD_VALID),
+static const struct state record_states[RECORD_STATES] = {
+	[RECORD_FREE] = {"free", 0},
+	[RECORD_VALID] = {"valid", BIT(RECORD_INVALID) | BIT(RECORD_WRITE)},
+	[RECORD_INVALID] = {"invalid",
+		BIT(RECORD_INVALID) | BIT(RECORD_VALID) | BIT(RECORD_WRITE) | BIT(RECORD_REPLAY)},
+	[RECORD_WRITE] = {"write", BIT(RECORD_INVALID) | BIT(RECORD_VALID)},
+	[RECORD_REPLAY] = {"replay", BIT(RECORD_INVALID) | BIT(RECORD_VALID)},
 };
 
 static void record_move(struct kv_known *known, enum record_state to)
 {
-	ensure((record_allowed[known->state] & BIT(to)) != 0);
-	known->state = to;
+	states_move_often("record", record_states, &known->state, to, "%llu.%u.%u",
+		(unsigned long long)known->ts.version, known->ts.join, known->ts.node);
 }
 
-static const unsigned write_allowed[KV_WRITE_STATES] = {
-	[KV_WRITE_NONE] = BIT(KV_WRITE_PLAIN) | BIT(KV_WRITE_RMW) | BIT(KV_WRITE_REPLAY),
-	[KV_WRITE_PLAIN] = BIT(KV_WRITE_NONE),
-	[KV_WRITE_RMW] = BIT(KV_WRITE_NONE),
-	[KV_WRITE_REPLAY] = BIT(KV_WRITE_NONE),
+static const struct state write_states[KV_WRITE_STATES] = {
+	[KV_WRITE_NONE] = {"none", BIT(KV_WRITE_PLAIN) | BIT(KV_WRITE_RMW) | BIT(KV_WRITE_REPLAY)},
+	[KV_WRITE_PLAIN] = {"plain", BIT(KV_WRITE_NONE)},
+	[KV_WRITE_RMW] = {"rmw", BIT(KV_WRITE_NONE)},
+	[KV_WRITE_REPLAY] = {"replay", BIT(KV_WRITE_NONE)},
 };
 
 static void write_move(struct kv_write *write, enum kv_write_state to)
 {
-	ensure((write_allowed[write->state] & BIT(to)) != 0);
-	write->state = to;
+	states_move_often("write", write_states, &write->state, to, "%llu.%u.%u", (unsigned long long)write->ts.version,
+		write->ts.join, write->ts.node);
 }
 
 /* ---- the coordinator ---- */

@@ -1,6 +1,7 @@
 #include "kv/recycle.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "kv/engine.h"
 
 #define GROWTH       2u
@@ -8,16 +9,15 @@
 #define TURN_ENTRIES 4096u        /* of the index */
 #define TURN_BYTES   (256u << 10) /* that wait for a flush */
 
-static void move(struct recycle *recycle, enum recycle_state to)
+static void recycle_move(struct hf_kv *kv, enum recycle_state to)
 {
-	static const unsigned allowed[RECYCLE_STATES] = {
-		[RECYCLE_IDLE] = 1u << RECYCLE_COPIES,
-		[RECYCLE_COPIES] = 1u << RECYCLE_WAITS,
-		[RECYCLE_WAITS] = 1u << RECYCLE_IDLE,
+	static const struct state recycle_states[RECYCLE_STATES] = {
+		[RECYCLE_IDLE] = {"idle", BIT(RECYCLE_COPIES)},
+		[RECYCLE_COPIES] = {"copies", BIT(RECYCLE_WAITS)},
+		[RECYCLE_WAITS] = {"waits", BIT(RECYCLE_IDLE)},
 	};
 
-	ensure((allowed[recycle->state] & 1u << to) != 0);
-	recycle->state = to;
+	states_move("recycle", recycle_states, &kv->recycle.state, to, "of %s", kv->config.cluster);
 }
 
 /* The end of the last segment that may go; 0: none. */
@@ -47,7 +47,7 @@ static bool begin(struct hf_kv *kv)
 	if (kv->recycle.cut == 0)
 		return false;
 	kv->recycle.cursor = 0;
-	move(&kv->recycle, RECYCLE_COPIES);
+	recycle_move(kv, RECYCLE_COPIES);
 	return true;
 }
 
@@ -62,7 +62,7 @@ static bool copy(struct hf_kv *kv)
 		if (kv->recycle.cursor > kv->store.mask) {
 			kv_durable_epoch(kv);
 			kv->recycle.until = kv->log.end;
-			move(&kv->recycle, RECYCLE_WAITS);
+			recycle_move(kv, RECYCLE_WAITS);
 			return true;
 		}
 		record = kv_store_look(&kv->store, kv->recycle.cursor++);
@@ -85,7 +85,7 @@ bool kv_recycle_turn(struct hf_kv *kv)
 		if (!durable_up_to(&kv->log, recycle->until))
 			return false;
 		kv_log_drop(&kv->log, recycle->cut);
-		move(recycle, RECYCLE_IDLE);
+		recycle_move(kv, RECYCLE_IDLE);
 		return true;
 	case RECYCLE_STATES:
 		break;

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 
 #define RETRY_NS     2000000ull /* after an attempt to connect; twice as long after each in vain, up to */
@@ -13,23 +14,22 @@
 #define SEND_BIT     (1ull << 32) /* of a wr_id: what was posted to be sent; below it the number, above it the place */
 #define LINK_SHIFT   40
 
-static const unsigned allowed[MESH_STATES] = {
-	[MESH_DOWN] = 1u << MESH_CONNECTING,
-	[MESH_CONNECTING] = 1u << MESH_UP | 1u << MESH_FAILED,
-	[MESH_UP] = 1u << MESH_FAILED,
-	[MESH_FAILED] = 1u << MESH_DOWN,
+static const struct state link_states[MESH_STATES] = {
+	[MESH_DOWN] = {"down", BIT(MESH_CONNECTING)},
+	[MESH_CONNECTING] = {"connecting", BIT(MESH_UP) | BIT(MESH_FAILED)},
+	[MESH_UP] = {"up", BIT(MESH_FAILED)},
+	[MESH_FAILED] = {"failed", BIT(MESH_DOWN)},
 };
 
-static void move(struct mesh_link *link, enum mesh_state to)
+static void link_move(struct mesh_link *link, enum mesh_state to)
 {
-	ensure((allowed[link->state] & 1u << to) != 0);
-	link->state = to;
+	states_move("link", link_states, &link->state, to, "%s", link->name);
 }
 
 void mesh_link_fail(struct mesh_link *link)
 {
 	if (link->state == MESH_UP || link->state == MESH_CONNECTING)
-		move(link, MESH_FAILED);
+		link_move(link, MESH_FAILED);
 }
 
 static bool connects(const struct mesh_link *link)
@@ -88,7 +88,7 @@ static void post_receive(struct mesh_link *link, uint32_t number)
 /* The link begins anew on this vqp. */
 static void adopt(struct mesh_link *link, struct hf_vqp *vqp)
 {
-	move(link, MESH_CONNECTING);
+	link_move(link, MESH_CONNECTING);
 	link->vqp = vqp;
 	link->sent = link->taken_there = link->taken = link->told = 0;
 	for (uint32_t i = 0; i < link->mesh->config.receives; i++)
@@ -171,7 +171,7 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 
 static void come_up(struct mesh_link *link)
 {
-	move(link, MESH_UP);
+	link_move(link, MESH_UP);
 	link->retry_ns = 0;
 	link->mesh->owner.up(link->mesh->owner.context, link);
 }
@@ -185,7 +185,7 @@ static void bury(struct mesh_link *link, uint64_t now_ns)
 	mesh->dead[mesh->dead_count++] = (struct mesh_dead){.link = link, .vqp = link->vqp};
 	link->vqp = NULL;
 	retry_later(link, now_ns);
-	move(link, MESH_DOWN);
+	link_move(link, MESH_DOWN);
 	mesh->owner.down(mesh->owner.context, link);
 }
 

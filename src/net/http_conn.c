@@ -8,15 +8,16 @@
 #include <time.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 
 #define NS_PER_S 1000000000ull
 
 static void conn_move(struct http_conn *conn, enum http_conn_state to)
 {
-	static const unsigned allowed[] = {
-		[HTTP_CONN_READING] = 1u << HTTP_CONN_ANSWERING,
-		[HTTP_CONN_ANSWERING] = 1u << HTTP_CONN_READING | 1u << HTTP_CONN_LINGERING,
-		[HTTP_CONN_LINGERING] = 0,
+	static const struct state states[] = {
+		[HTTP_CONN_READING] = {"reading", BIT(HTTP_CONN_ANSWERING)},
+		[HTTP_CONN_ANSWERING] = {"answering", BIT(HTTP_CONN_READING) | BIT(HTTP_CONN_LINGERING)},
+		[HTTP_CONN_LINGERING] = {"lingering", 0},
 	};
 	static const uint64_t limit_ns[] = {
 		[HTTP_CONN_READING] = HTTP_IDLE_NS,
@@ -24,8 +25,8 @@ static void conn_move(struct http_conn *conn, enum http_conn_state to)
 		[HTTP_CONN_LINGERING] = HTTP_REQUEST_NS,
 	};
 
-	ensure((allowed[conn->state] & 1u << to) != 0);
-	conn->state = to;
+	states_move_often(
+		"http", states, &conn->state, to, "%s", hf_addr_format(&conn->remote, (char[HF_ADDR_TEXT]){0}));
 	hf_loop_set_timer(conn->server->loop, &conn->timer, hf_loop_now_ns(conn->server->loop) + limit_ns[to]);
 }
 

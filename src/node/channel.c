@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "node/node.h"
 #include "node/peer.h"
@@ -111,21 +111,21 @@ static void say_open(const struct hf_channel *channel, struct hf_peer *peer)
 
 /* ---- an end: opens, ends ---- */
 
-static const unsigned channel_allowed[CHANNEL_STATES] = {
-	[CHANNEL_ABSENT] = 1u << CHANNEL_FOUND,
-	[CHANNEL_FOUND] = 1u << CHANNEL_OPEN | 1u << CHANNEL_ABSENT,
-	[CHANNEL_OPEN] = 1u << CHANNEL_ABSENT,
+static const struct state channel_states[CHANNEL_STATES] = {
+	[CHANNEL_ABSENT] = {"absent", BIT(CHANNEL_FOUND)},
+	[CHANNEL_FOUND] = {"found", BIT(CHANNEL_OPEN) | BIT(CHANNEL_ABSENT)},
+	[CHANNEL_OPEN] = {"open", BIT(CHANNEL_ABSENT)},
 };
-
-static void end_move(struct channel_end *end, enum channel_state to)
-{
-	ensure(channel_allowed[end->state] & 1u << to);
-	end->state = to;
-}
 
 static struct channel_end *end_of(const struct hf_channel *channel, const struct hf_peer *peer)
 {
 	return (struct channel_end *)(uintptr_t)&peer->channels.ends[channel->slot];
+}
+
+static void end_move(struct hf_channel *channel, struct hf_peer *peer, enum channel_state to)
+{
+	states_move("channel", channel_states, &end_of(channel, peer)->state, to, "%s to %s", channel->name,
+		hf_peer_name(peer));
 }
 
 static void found(struct hf_channel *channel, struct hf_peer *peer, uint32_t theirs)
@@ -133,25 +133,26 @@ static void found(struct hf_channel *channel, struct hf_peer *peer, uint32_t the
 	struct channel_end *end = end_of(channel, peer);
 
 	end->theirs = theirs;
-	end_move(end, CHANNEL_FOUND);
+	end_move(channel, peer, CHANNEL_FOUND);
 }
 
 static void open_end(struct hf_channel *channel, struct hf_peer *peer)
 {
-	end_move(end_of(channel, peer), CHANNEL_OPEN);
+	end_move(channel, peer, CHANNEL_OPEN);
 	if (channel->events.open != NULL)
 		channel->events.open(channel, peer, channel->context);
 }
 
 /* True: its layer is to be told. */
-static bool reset_end(struct channel_end *end)
+static bool reset_end(struct hf_channel *channel, struct hf_peer *peer)
 {
+	struct channel_end *end = end_of(channel, peer);
 	bool was_open = end->state == CHANNEL_OPEN;
 	struct list *at;
 
 	if (end->state == CHANNEL_ABSENT)
 		return false;
-	end_move(end, CHANNEL_ABSENT);
+	end_move(channel, peer, CHANNEL_ABSENT);
 	while ((at = list_pop_front(&end->queue)) != NULL)
 		free(container_of(at, struct waiting, link));
 	pieces_reset(&end->pieces);
@@ -162,12 +163,10 @@ static bool reset_end(struct channel_end *end)
 
 static void end_end(struct hf_channel *channel, struct hf_peer *peer)
 {
-	struct channel_end *end = end_of(channel, peer);
-
-	if (reset_end(end) && channel->events.end != NULL)
+	if (reset_end(channel, peer) && channel->events.end != NULL)
 		channel->events.end(channel, peer, channel->context);
-	if (end->state == CHANNEL_ABSENT)
-		end->context = NULL;
+	if (end_of(channel, peer)->state == CHANNEL_ABSENT)
+		end_of(channel, peer)->context = NULL;
 }
 
 static struct hf_channel *find_name(const struct hf_node *node, const char *name)
@@ -477,7 +476,7 @@ void hf_channel_close(struct hf_channel *channel)
 
 		if (peer->channels.introduced)
 			peer_send(peer, &message);
-		(void)reset_end(end_of(channel, peer));
+		(void)reset_end(channel, peer);
 		end_of(channel, peer)->context = NULL;
 	}
 	node->channels.at[channel->slot] = NULL;

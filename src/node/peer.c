@@ -180,11 +180,13 @@ static void take_node(struct hf_peer *peer, const struct message_head *head)
 	peer->rail_count = message->rail_count;
 	memcpy(peer->remote, message->rails, sizeof(peer->remote));
 	peer->remote_up = message->up;
-	for (unsigned i = 0; i < node->rail_count; i++)
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		rail_set_name(&peer->rails[i], node->rails[i].config.name, hf_peer_name(peer));
 		for (unsigned k = 0; k < peer->rail_count; k++)
 			if (strcmp(node->rails[i].config.name, peer->remote[k].name) == 0 &&
 				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
 				peer->rail_map[i] = (int)k;
+	}
 	peer->up = true;
 	node_status_peers(node);
 	peer->wish_ns = message->wish_ns;

@@ -1,26 +1,33 @@
 #include "rail/rail.h"
 
+#include <stdio.h>
+
 #include "base/ensure.h"
+#include "base/states.h"
 
 #define PAUSE_MIN_NS    100000000ull
 #define PAUSE_MAX_NS    10000000000ull
 #define PAUSE_FORGET_NS 5000000000ull /* up for so long without an error: the next pause is a short one again */
 
-static const unsigned rail_allowed[RAIL_STATES] = {
-	[RAIL_DOWN] = BIT(RAIL_UP) | BIT(RAIL_PAUSED),
-	[RAIL_UP] = BIT(RAIL_DOWN) | BIT(RAIL_PAUSED),
-	[RAIL_PAUSED] = BIT(RAIL_UP) | BIT(RAIL_DOWN),
+static const struct state rail_states[RAIL_STATES] = {
+	[RAIL_DOWN] = {"down", BIT(RAIL_UP) | BIT(RAIL_PAUSED)},
+	[RAIL_UP] = {"up", BIT(RAIL_DOWN) | BIT(RAIL_PAUSED)},
+	[RAIL_PAUSED] = {"paused", BIT(RAIL_UP) | BIT(RAIL_DOWN)},
 };
 
 static void rail_move(struct rail *rail, enum rail_state to)
 {
-	ensure(rail_allowed[rail->state] & BIT(to));
-	rail->state = to;
+	states_move("rail", rail_states, &rail->state, to, "%s", rail->name);
 }
 
 void rail_init(struct rail *rail)
 {
 	*rail = (struct rail){.state = RAIL_DOWN};
+}
+
+void rail_set_name(struct rail *rail, const char *name, const char *peer)
+{
+	snprintf(rail->name, sizeof(rail->name), "%s to %s", name, peer);
 }
 
 static void rail_up(struct rail *rail, uint64_t now_ns, struct rail_actions *actions)

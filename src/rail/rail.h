@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <holdfast/dev.h>
+
 enum rail_state {
 	RAIL_DOWN,   /* waiting for both ports and the control path */
 	RAIL_UP,     /* may be used */
@@ -25,6 +27,7 @@ enum rail_event {
 
 struct rail {
 	enum rail_state state;
+	char name[2 * HF_NAME_BYTES + 4]; /* in the log */
 	uint64_t up_since_ns, resume_at_ns;
 	uint64_t pause_ns;  /* of the last pause */
 	uint64_t failed_ns; /* when a wr failed last */
@@ -35,6 +38,7 @@ struct rail_actions {
 };
 
 void rail_init(struct rail *rail);
+void rail_set_name(struct rail *rail, const char *name, const char *peer);
 void rail_step(struct rail *rail, enum rail_event event, uint64_t now_ns, struct rail_actions *actions);
 
 /* The first of the usable rails (bit per rail, in order of preference), or -1. */

@@ -14,24 +14,24 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "smr/steps.h"
 
 #define LEADER_TIMES 4u /* a leader lets its WAL grow so much longer: others take snapshots meanwhile */
 
-static const unsigned allowed[] = {
-	[SMR_SAVING_NONE] = 1u << SMR_SAVING_OWN | 1u << SMR_SAVING_TAKEN,
-	[SMR_SAVING_OWN] = 1u << SMR_SAVING_WHOLE | 1u << SMR_SAVING_DROP | 1u << SMR_SAVING_NONE,
-	[SMR_SAVING_TAKEN] = 1u << SMR_SAVING_WHOLE | 1u << SMR_SAVING_DROP | 1u << SMR_SAVING_NONE,
-	[SMR_SAVING_WHOLE] = 1u << SMR_SAVING_FINISH | 1u << SMR_SAVING_DROP | 1u << SMR_SAVING_NONE,
-	[SMR_SAVING_FINISH] = 1u << SMR_SAVING_NONE,
-	[SMR_SAVING_DROP] = 1u << SMR_SAVING_NONE,
+static const struct state saving_states[] = {
+	[SMR_SAVING_NONE] = {"none", BIT(SMR_SAVING_OWN) | BIT(SMR_SAVING_TAKEN)},
+	[SMR_SAVING_OWN] = {"own", BIT(SMR_SAVING_WHOLE) | BIT(SMR_SAVING_DROP) | BIT(SMR_SAVING_NONE)},
+	[SMR_SAVING_TAKEN] = {"taken", BIT(SMR_SAVING_WHOLE) | BIT(SMR_SAVING_DROP) | BIT(SMR_SAVING_NONE)},
+	[SMR_SAVING_WHOLE] = {"whole", BIT(SMR_SAVING_FINISH) | BIT(SMR_SAVING_DROP) | BIT(SMR_SAVING_NONE)},
+	[SMR_SAVING_FINISH] = {"finish", BIT(SMR_SAVING_NONE)},
+	[SMR_SAVING_DROP] = {"drop", BIT(SMR_SAVING_NONE)},
 };
 
-static void move(struct smr_durable *durable, enum smr_saving saving)
+static void saving_move(struct smr_durable *durable, enum smr_saving saving)
 {
-	ensure((allowed[durable->saving] & 1u << saving) != 0);
-	durable->saving = saving;
+	states_move("snapshot", saving_states, &durable->saving, saving, "of replica %u", durable->smr->id);
 }
 
 /* ---- on a helper thread ---- */
@@ -92,13 +92,13 @@ static void ended(struct hf_work *work, int result)
 		return;
 	}
 	if (durable->saving == SMR_SAVING_DROP) {
-		move(durable, SMR_SAVING_NONE);
+		saving_move(durable, SMR_SAVING_NONE);
 	} else if (durable->finishing > 0) {
 		durable->finishing--;
 		submit(durable, finish_snapshot);
 	} else if (durable->saving == SMR_SAVING_FINISH) {
 		durable->store.base = durable->generation;
-		move(durable, SMR_SAVING_NONE);
+		saving_move(durable, SMR_SAVING_NONE);
 	}
 }
 
@@ -106,7 +106,7 @@ static void whole(struct smr_durable *durable)
 {
 	close_own(durable);
 	durable->taken = durable->saving == SMR_SAVING_TAKEN;
-	move(durable, SMR_SAVING_WHOLE);
+	saving_move(durable, SMR_SAVING_WHOLE);
 }
 
 static void carry_from(struct smr_durable *durable, uint64_t index)
@@ -147,7 +147,7 @@ static void begin_own(struct smr_durable *durable)
 	durable->own = smr_snapshot_open(smr, 0);
 	if (durable->own == NULL)
 		return;
-	move(durable, SMR_SAVING_OWN);
+	saving_move(durable, SMR_SAVING_OWN);
 	carry_from(durable, smr_snapshot_index(durable->own));
 }
 
@@ -182,7 +182,7 @@ static bool step_whole(struct smr_durable *durable)
 	if (!durable->rotated || durable->carried < durable->carry_end)
 		return false;
 	durable->generation = durable->store.current;
-	move(durable, SMR_SAVING_FINISH);
+	saving_move(durable, SMR_SAVING_FINISH);
 	durable->finishing = 2;
 	submit(durable, finish_snapshot);
 	return true;
@@ -226,7 +226,7 @@ void smr_durable_save_drop(struct hf_smr *smr)
 	if (durable->saving == SMR_SAVING_NONE || durable->saving == SMR_SAVING_FINISH ||
 		durable->saving == SMR_SAVING_DROP)
 		return;
-	move(durable, durable->writing ? SMR_SAVING_DROP : SMR_SAVING_NONE);
+	saving_move(durable, durable->writing ? SMR_SAVING_DROP : SMR_SAVING_NONE);
 }
 
 /* ---- as it is restored ---- */
@@ -249,7 +249,7 @@ void smr_durable_save_taken(struct hf_smr *smr, const struct smr_store_piece *pi
 	struct smr_durable *durable = smr->durable;
 
 	if (durable->saving == SMR_SAVING_NONE)
-		move(durable, SMR_SAVING_TAKEN);
+		saving_move(durable, SMR_SAVING_TAKEN);
 	durable->piece = *piece;
 	durable->piece_data = data;
 	submit(durable, write_piece);

@@ -1,22 +1,21 @@
 /* Where an acquisition stands: the phases of acquire.c, and what a majority is at the moment. */
-#include "base/ensure.h"
+#include "base/states.h"
 #include "smr/steps.h"
 
-static const unsigned allowed[SMR_PHASES] = {
-	[SMR_PHASE_NONE] = 1u << SMR_PHASE_TAKE,
-	[SMR_PHASE_TAKE] = 1u << SMR_PHASE_ASK | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_ASK] = 1u << SMR_PHASE_PROMISE | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_PROMISE] = 1u << SMR_PHASE_CATCH_UP | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_CATCH_UP] = 1u << SMR_PHASE_RECOVER | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_RECOVER] = 1u << SMR_PHASE_NOOP | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_NOOP] = 1u << SMR_PHASE_LEAD | 1u << SMR_PHASE_NONE,
-	[SMR_PHASE_LEAD] = 1u << SMR_PHASE_NONE,
+static const struct state phase_states[SMR_PHASES] = {
+	[SMR_PHASE_NONE] = {"none", BIT(SMR_PHASE_TAKE)},
+	[SMR_PHASE_TAKE] = {"take", BIT(SMR_PHASE_ASK) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_ASK] = {"ask", BIT(SMR_PHASE_PROMISE) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_PROMISE] = {"promise", BIT(SMR_PHASE_CATCH_UP) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_CATCH_UP] = {"catch up", BIT(SMR_PHASE_RECOVER) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_RECOVER] = {"recover", BIT(SMR_PHASE_NOOP) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_NOOP] = {"noop", BIT(SMR_PHASE_LEAD) | BIT(SMR_PHASE_NONE)},
+	[SMR_PHASE_LEAD] = {"lead", BIT(SMR_PHASE_NONE)},
 };
 
 void smr_phase_move(struct hf_smr *smr, enum smr_phase phase)
 {
-	ensure((allowed[smr->phase] & 1u << phase) != 0);
-	smr->phase = phase;
+	states_move("election", phase_states, &smr->phase, phase, "of replica %u", smr->id);
 }
 
 uint32_t smr_phase_set(const struct hf_smr *smr, enum smr_stage least)

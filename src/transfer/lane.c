@@ -1,6 +1,6 @@
 #include "transfer/lane.h"
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "node/node.h"
 #include "transfer/probe.h"
 
@@ -11,18 +11,17 @@
 #define CONFIRM        1u /* in the wr_id of the READ behind a slice */
 #define TOLD_PART      4u /* a completion is asked for at least so often in a window */
 
-static const unsigned lane_allowed[LANE_STATES] = {
-	[LANE_CLOSED] = BIT(LANE_CONNECTING),
-	[LANE_CONNECTING] = BIT(LANE_UP) | BIT(LANE_PROBING) | BIT(LANE_ENDING),
-	[LANE_PROBING] = BIT(LANE_UP) | BIT(LANE_ENDING),
-	[LANE_UP] = BIT(LANE_ENDING),
-	[LANE_ENDING] = BIT(LANE_CLOSED),
+static const struct state lane_states[LANE_STATES] = {
+	[LANE_CLOSED] = {"closed", BIT(LANE_CONNECTING)},
+	[LANE_CONNECTING] = {"connecting", BIT(LANE_UP) | BIT(LANE_PROBING) | BIT(LANE_ENDING)},
+	[LANE_PROBING] = {"probing", BIT(LANE_UP) | BIT(LANE_ENDING)},
+	[LANE_UP] = {"up", BIT(LANE_ENDING)},
+	[LANE_ENDING] = {"ending", BIT(LANE_CLOSED)},
 };
 
 static void lane_move(struct lane *lane, enum lane_state to)
 {
-	ensure(lane_allowed[lane->state] & BIT(to));
-	lane->state = to;
+	states_move("lane", lane_states, &lane->state, to, "%s to %s", lane->news.rail, lane->news.peer);
 }
 
 void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable)
@@ -32,7 +31,8 @@ void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *
 	lane_load_init(&lane->load, context->window_bytes);
 	lane_news_init(
 		&lane->news, context->node->config.name, hf_node_rail_name(context->node, rail), hf_peer_name(peer));
-	rail_monitor_init(&lane->monitor, &context->monitor, reachable, hf_loop_now_ns(context->loop));
+	rail_monitor_init(&lane->monitor, lane->news.rail, lane->news.peer, &context->monitor, reachable,
+		hf_loop_now_ns(context->loop));
 }
 
 static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, uint64_t now_ns)

@@ -14,24 +14,28 @@
 #include "transfer/rail_monitor.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 
-static const unsigned rail_monitor_allowed[RAIL_MONITOR_STATES] = {
-	[RAIL_MONITOR_HEALTHY] = BIT(RAIL_MONITOR_PAUSED) | BIT(RAIL_MONITOR_PROBING),
-	[RAIL_MONITOR_PAUSED] = BIT(RAIL_MONITOR_PROBING),
-	[RAIL_MONITOR_PROBING] = BIT(RAIL_MONITOR_HEALTHY) | BIT(RAIL_MONITOR_PAUSED),
+static const struct state rail_monitor_states[RAIL_MONITOR_STATES] = {
+	[RAIL_MONITOR_HEALTHY] = {"healthy", BIT(RAIL_MONITOR_PAUSED) | BIT(RAIL_MONITOR_PROBING)},
+	[RAIL_MONITOR_PAUSED] = {"paused", BIT(RAIL_MONITOR_PROBING)},
+	[RAIL_MONITOR_PROBING] = {"probing", BIT(RAIL_MONITOR_HEALTHY) | BIT(RAIL_MONITOR_PAUSED)},
 };
 
 static void rail_monitor_move(struct rail_monitor *rail, enum rail_monitor_state to)
 {
-	ensure(rail_monitor_allowed[rail->state] & BIT(to));
-	rail->state = to;
+	states_move("rail", rail_monitor_states, &rail->state, to, "%s to %s", rail->name, rail->peer);
 }
 
-void rail_monitor_init(
-	struct rail_monitor *rail, const struct rail_monitor_config *config, bool reachable, uint64_t now_ns)
+void rail_monitor_init(struct rail_monitor *rail, const char *name, const char *peer,
+	const struct rail_monitor_config *config, bool reachable, uint64_t now_ns)
 {
-	*rail = (struct rail_monitor){
-		.config = config, .state = RAIL_MONITOR_HEALTHY, .reachable = reachable, .service_ns = now_ns};
+	*rail = (struct rail_monitor){.name = name,
+		.peer = peer,
+		.config = config,
+		.state = RAIL_MONITOR_HEALTHY,
+		.reachable = reachable,
+		.service_ns = now_ns};
 }
 
 static uint64_t cooldown_ns(const struct rail_monitor *rail)

@@ -27,6 +27,7 @@ struct rail_monitor_config {
 };
 
 struct rail_monitor {
+	const char *name, *peer; /* in the log */
 	const struct rail_monitor_config *config;
 	enum rail_monitor_state state;
 	bool reachable; /* both ports and the control path are up, and the peer lives */
@@ -61,8 +62,9 @@ struct rail_monitor_actions {
 };
 
 /* `config` outlives the monitor. */
-void rail_monitor_init(
-	struct rail_monitor *rail, const struct rail_monitor_config *config, bool reachable, uint64_t now_ns);
+/* The names stay. */
+void rail_monitor_init(struct rail_monitor *rail, const char *name, const char *peer,
+	const struct rail_monitor_config *config, bool reachable, uint64_t now_ns);
 void rail_monitor_step(struct rail_monitor *rail, const struct rail_monitor_event *event, uint64_t now_ns,
 	struct rail_monitor_actions *actions);
 

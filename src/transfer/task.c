@@ -1,18 +1,18 @@
 #include "transfer/task.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 
-static const unsigned task_allowed[TASK_STATES] = {
-	[TASK_INITIAL] = BIT(TASK_ACTIVE) | BIT(TASK_DRAINING) | BIT(TASK_ENDED),
-	[TASK_ACTIVE] = BIT(TASK_DRAINING) | BIT(TASK_ENDED),
-	[TASK_DRAINING] = BIT(TASK_ACTIVE) | BIT(TASK_ENDED),
-	[TASK_ENDED] = 0,
+static const struct state task_states[TASK_STATES] = {
+	[TASK_INITIAL] = {"initial", BIT(TASK_ACTIVE) | BIT(TASK_DRAINING) | BIT(TASK_ENDED)},
+	[TASK_ACTIVE] = {"active", BIT(TASK_DRAINING) | BIT(TASK_ENDED)},
+	[TASK_DRAINING] = {"draining", BIT(TASK_ACTIVE) | BIT(TASK_ENDED)},
+	[TASK_ENDED] = {"ended", 0},
 };
 
 static void task_move(struct task *task, enum task_state to)
 {
-	ensure(task_allowed[task->state] & BIT(to));
-	task->state = to;
+	states_move_often("task", task_states, &task->state, to, "%p", (const void *)task);
 }
 
 void task_init(struct task *task, const struct task_config *config, uint64_t length)

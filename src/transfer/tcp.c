@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "transfer/peer.h"
 
@@ -11,17 +11,16 @@
 #define BACKOFF_MAX_NS  1000000000ull
 #define SLICES_A_STREAM 16u
 
-static const unsigned line_allowed[TCP_LINE_STATES] = {
-	[TCP_LINE_CLOSED] = BIT(TCP_LINE_OPEN),
-	[TCP_LINE_OPEN] = BIT(TCP_LINE_FENCING) | BIT(TCP_LINE_CLOSED),
-	[TCP_LINE_FENCING] = BIT(TCP_LINE_FENCED),
-	[TCP_LINE_FENCED] = BIT(TCP_LINE_CLOSED),
+static const struct state line_states[TCP_LINE_STATES] = {
+	[TCP_LINE_CLOSED] = {"closed", BIT(TCP_LINE_OPEN)},
+	[TCP_LINE_OPEN] = {"open", BIT(TCP_LINE_FENCING) | BIT(TCP_LINE_CLOSED)},
+	[TCP_LINE_FENCING] = {"fencing", BIT(TCP_LINE_FENCED)},
+	[TCP_LINE_FENCED] = {"fenced", BIT(TCP_LINE_CLOSED)},
 };
 
 static void line_move(struct tcp_line *line, enum tcp_line_state to)
 {
-	ensure(line_allowed[line->state] & BIT(to));
-	line->state = to;
+	states_move("tcp", line_states, &line->state, to, "stream %u", line->stream.epoch);
 }
 
 /* A slice on its way over a stream. */

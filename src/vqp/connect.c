@@ -146,7 +146,7 @@ static void begin(struct hf_vqp *vqp, uint32_t remote_num, const struct end_told
 
 static void join(struct hf_vqp *vqp, struct hf_peer *peer)
 {
-	recovery_init(&vqp->recovery, peer_comes_first(peer), hand_back_budget_ns(vqp),
+	recovery_init(&vqp->recovery, vqp->num, peer_comes_first(peer), hand_back_budget_ns(vqp),
 		qp_rules_budget_ns(vqp->node->config.timeout, vqp->node->config.retry_cnt));
 	vqp->peer = peer;
 }

@@ -72,6 +72,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	}
 	vqp->node = pd->node;
 	vqp->pd = pd;
+	vqp->ending.vqp = vqp->num;
 	vqp->path = &vqp->own_path;
 	vqp->home_rail = -1;
 	vqp->rnr_retry = RNR_RETRY_FOR_EVER;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "broker/client/membership.h"
 #include "broker/log/batch_contents.h"
 
@@ -17,17 +18,16 @@
 #define ROOM_LEAST         262144u
 #define ROUNDS             4u /* of one poll */
 
-static const unsigned allowed[CONSUMER_WAYS] = {
-	[CONSUMER_NEW] = 1u << CONSUMER_ATTACHING | 1u << CONSUMER_TCP,
-	[CONSUMER_ATTACHING] = 1u << CONSUMER_NEW | 1u << CONSUMER_DIRECT,
-	[CONSUMER_DIRECT] = 1u << CONSUMER_NEW | 1u << CONSUMER_ATTACHING,
-	[CONSUMER_TCP] = 1u << CONSUMER_NEW,
+static const struct state consumer_ways[CONSUMER_WAYS] = {
+	[CONSUMER_NEW] = {"new", BIT(CONSUMER_ATTACHING) | BIT(CONSUMER_TCP)},
+	[CONSUMER_ATTACHING] = {"attaching", BIT(CONSUMER_NEW) | BIT(CONSUMER_DIRECT)},
+	[CONSUMER_DIRECT] = {"direct", BIT(CONSUMER_NEW) | BIT(CONSUMER_ATTACHING)},
+	[CONSUMER_TCP] = {"tcp", BIT(CONSUMER_NEW)},
 };
 
 void consumer_move(struct consumer_partition *partition, enum consumer_way to)
 {
-	ensure((allowed[partition->way] & 1u << to) != 0);
-	partition->way = to;
+	states_move("consumer", consumer_ways, &partition->way, to, "%s-%d", partition->topic->name, partition->index);
 }
 
 static struct consumer_partition *partition_of(struct list *node)

@@ -5,24 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 
 #define CONNECT_NS 1000000000ull
 
 _Static_assert(RDMA_ATTACHED_BYTES <= RECEIVE_BYTES, "a receive holds an ATTACHED");
 _Static_assert(RDMA_ATTACH_BYTES + RDMA_TOPIC_MAX <= SEND_BYTES, "a send holds an ATTACH");
 
-static const unsigned allowed[SESSION_STATES] = {
-	[SESSION_DOWN] = 1u << SESSION_ASKING,
-	[SESSION_ASKING] = 1u << SESSION_DOWN | 1u << SESSION_CONNECTING,
-	[SESSION_CONNECTING] = 1u << SESSION_DOWN | 1u << SESSION_UP,
-	[SESSION_UP] = 1u << SESSION_DOWN,
+static const struct state session_states[SESSION_STATES] = {
+	[SESSION_DOWN] = {"down", BIT(SESSION_ASKING)},
+	[SESSION_ASKING] = {"asking", BIT(SESSION_DOWN) | BIT(SESSION_CONNECTING)},
+	[SESSION_CONNECTING] = {"connecting", BIT(SESSION_DOWN) | BIT(SESSION_UP)},
+	[SESSION_UP] = {"up", BIT(SESSION_DOWN)},
 };
 
-static void move(struct consumer_session *session, enum consumer_session_state to)
+static void session_move(struct consumer_session *session, enum consumer_session_state to)
 {
-	ensure((allowed[session->state] & 1u << to) != 0);
-	session->state = to;
+	states_move("session", session_states, &session->state, to, "%d", session->broker->id);
 }
 
 static struct consumer_partition *partition_of(struct list *node)
@@ -76,7 +75,7 @@ void consumer_session_lose(struct consumer_session *session)
 
 	consumer->stats.losses += session->state == SESSION_UP;
 	consumer_session_close(session);
-	move(session, SESSION_DOWN);
+	session_move(session, SESSION_DOWN);
 	session->again_ns = hf_loop_now_ns(consumer->loop) + consumer->config.return_ns;
 	list_for_each (at, &consumer->partitions) {
 		struct consumer_partition *partition = partition_of(at);
@@ -106,14 +105,14 @@ static void access_known(struct kafka_call *of, const void *response)
 		return;
 	}
 	session->connect_end_ns = hf_loop_now_ns(consumer->loop) + CONNECT_NS;
-	move(session, SESSION_CONNECTING);
+	session_move(session, SESSION_CONNECTING);
 }
 
 void consumer_session_ask(struct consumer_session *session)
 {
 	const struct kafka_access_request request = {.kind = ACCESS_READ, .topic = {"", 0}, .current_leader_epoch = -1};
 
-	move(session, SESSION_ASKING);
+	session_move(session, SESSION_ASKING);
 	session->call.done = access_known;
 	if (!kafka_link_call(&session->broker->link, &session->call, KAFKA_ACCESS, 0, &request))
 		consumer_session_lose(session);
@@ -136,7 +135,7 @@ void consumer_session_connecting(struct consumer_session *session, uint64_t now_
 	}
 	session->slots_key = get_le32(at + 4);
 	session->slots_address = get_le64(at + 8);
-	move(session, SESSION_UP);
+	session_move(session, SESSION_UP);
 	session->full = false;
 }
 

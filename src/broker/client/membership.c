@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "broker/client/consumer.h"
 
@@ -17,28 +17,28 @@
 #define COUNTING_NS       2000000000ull
 #define TICK_NS           50000000ull
 
-static const unsigned allowed[MEMBERSHIP_STATES] = {
-	[MEMBERSHIP_FINDING] = 1u << MEMBERSHIP_JOINING | 1u << MEMBERSHIP_STABLE | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_JOINING] =
-		1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_COUNTING | 1u << MEMBERSHIP_SYNCING | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_COUNTING] =
-		1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_JOINING | 1u << MEMBERSHIP_SYNCING | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_SYNCING] =
-		1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_JOINING | 1u << MEMBERSHIP_FETCHING | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_FETCHING] =
-		1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_JOINING | 1u << MEMBERSHIP_STABLE | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_STABLE] = 1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_GIVING_UP | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_GIVING_UP] =
-		1u << MEMBERSHIP_FINDING | 1u << MEMBERSHIP_JOINING | 1u << MEMBERSHIP_LEAVING | 1u << MEMBERSHIP_OVER,
-	[MEMBERSHIP_LEAVING] = 1u << MEMBERSHIP_OVER,
+static const struct state membership_states[MEMBERSHIP_STATES] = {
+	[MEMBERSHIP_FINDING] = {"finding", BIT(MEMBERSHIP_JOINING) | BIT(MEMBERSHIP_STABLE) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_JOINING] = {"joining",
+		BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_COUNTING) | BIT(MEMBERSHIP_SYNCING) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_COUNTING] = {"counting",
+		BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_JOINING) | BIT(MEMBERSHIP_SYNCING) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_SYNCING] = {"syncing",
+		BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_JOINING) | BIT(MEMBERSHIP_FETCHING) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_FETCHING] = {"fetching",
+		BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_JOINING) | BIT(MEMBERSHIP_STABLE) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_STABLE] = {"stable", BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_GIVING_UP) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_GIVING_UP] = {"giving up",
+		BIT(MEMBERSHIP_FINDING) | BIT(MEMBERSHIP_JOINING) | BIT(MEMBERSHIP_LEAVING) | BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_LEAVING] = {"leaving", BIT(MEMBERSHIP_OVER)},
+	[MEMBERSHIP_OVER] = {"over", 0},
 };
 
 void membership_move(struct membership *membership, enum membership_state to)
 {
 	if (membership->state == to)
 		return;
-	ensure((allowed[membership->state] & 1u << to) != 0);
-	membership->state = to;
+	states_move("membership", membership_states, &membership->state, to, "%s", membership->group);
 }
 
 static struct codec_string text_of(const char *text)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "broker/codec/compression.h"
 
 #define BATCH_BYTES         65536u
@@ -17,18 +18,17 @@
 #define DELIVERIES_LEAST    16u
 #define BATCH_ALIGN         64u
 
-static const unsigned allowed[PRODUCER_WAYS] = {
-	[PRODUCER_NEW] = 1u << PRODUCER_ASKING | 1u << PRODUCER_TCP,
-	[PRODUCER_ASKING] = 1u << PRODUCER_NEW | 1u << PRODUCER_CONNECTING | 1u << PRODUCER_TCP,
-	[PRODUCER_CONNECTING] = 1u << PRODUCER_DIRECT | 1u << PRODUCER_NEW,
-	[PRODUCER_DIRECT] = 1u << PRODUCER_NEW,
-	[PRODUCER_TCP] = 1u << PRODUCER_NEW,
+static const struct state producer_ways[PRODUCER_WAYS] = {
+	[PRODUCER_NEW] = {"new", BIT(PRODUCER_ASKING) | BIT(PRODUCER_TCP)},
+	[PRODUCER_ASKING] = {"asking", BIT(PRODUCER_NEW) | BIT(PRODUCER_CONNECTING) | BIT(PRODUCER_TCP)},
+	[PRODUCER_CONNECTING] = {"connecting", BIT(PRODUCER_DIRECT) | BIT(PRODUCER_NEW)},
+	[PRODUCER_DIRECT] = {"direct", BIT(PRODUCER_NEW)},
+	[PRODUCER_TCP] = {"tcp", BIT(PRODUCER_NEW)},
 };
 
 void producer_move(struct producer_partition *partition, enum producer_way to)
 {
-	ensure((allowed[partition->way] & 1u << to) != 0);
-	partition->way = to;
+	states_move("producer", producer_ways, &partition->way, to, "%s-%d", partition->topic->name, partition->index);
 }
 
 /* ---- batches ---- */

@@ -5,20 +5,20 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 
 #define ABSENT_NS 100000000ull /* to the next look for a member that has joined, besides the rebalance time */
 
 static void group_move(struct group *group, enum group_state to)
 {
-	static const unsigned allowed[GROUP_STATES] = {
-		[GROUP_EMPTY] = 1u << GROUP_PREPARING,
-		[GROUP_PREPARING] = 1u << GROUP_COMPLETING | 1u << GROUP_EMPTY,
-		[GROUP_COMPLETING] = 1u << GROUP_STABLE | 1u << GROUP_PREPARING,
-		[GROUP_STABLE] = 1u << GROUP_PREPARING,
+	static const struct state states[GROUP_STATES] = {
+		[GROUP_EMPTY] = {"empty", BIT(GROUP_PREPARING)},
+		[GROUP_PREPARING] = {"preparing", BIT(GROUP_COMPLETING) | BIT(GROUP_EMPTY)},
+		[GROUP_COMPLETING] = {"completing", BIT(GROUP_STABLE) | BIT(GROUP_PREPARING)},
+		[GROUP_STABLE] = {"stable", BIT(GROUP_PREPARING)},
 	};
 
-	ensure((allowed[group->state] & 1u << to) != 0);
-	group->state = to;
+	states_move("group", states, &group->state, to, "%s", group->id);
 }
 
 const char *group_state_name(enum group_state state)

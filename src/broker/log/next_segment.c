@@ -6,19 +6,23 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 
 #define PREFIX      "next-"
 #define PIECE_BYTES (1u << 20)  /* a call keeps others of the process from mapping memory */
 #define FIRST_BYTES (16u << 20) /* with pages; those behind are made as for any head */
 
-static const unsigned allowed[NEXT_SEGMENT_STATES] = {
-	[NEXT_SEGMENT_MAKING] = 1u << NEXT_SEGMENT_READY | 1u << NEXT_SEGMENT_FAILED | 1u << NEXT_SEGMENT_DROPPED,
+static const struct state next_segment_states[NEXT_SEGMENT_STATES] = {
+	[NEXT_SEGMENT_MAKING] = {"making",
+		BIT(NEXT_SEGMENT_READY) | BIT(NEXT_SEGMENT_FAILED) | BIT(NEXT_SEGMENT_DROPPED)},
+	[NEXT_SEGMENT_READY] = {"ready", 0},
+	[NEXT_SEGMENT_FAILED] = {"failed", 0},
+	[NEXT_SEGMENT_DROPPED] = {"dropped", 0},
 };
 
-static void move(struct next_segment *next, enum next_segment_state state)
+static void next_segment_move(struct next_segment *next, enum next_segment_state state)
 {
-	ensure((allowed[next->state] & 1u << state) != 0);
-	next->state = state;
+	states_move("next segment", next_segment_states, &next->state, state, "%s", next->path);
 }
 
 static void next_segment_free(struct next_segment *next)
@@ -67,7 +71,7 @@ static void made(struct hf_work *work, int rc)
 	if (next->state == NEXT_SEGMENT_DROPPED)
 		next_segment_free(next);
 	else
-		move(next, rc == 0 ? NEXT_SEGMENT_READY : NEXT_SEGMENT_FAILED);
+		next_segment_move(next, rc == 0 ? NEXT_SEGMENT_READY : NEXT_SEGMENT_FAILED);
 }
 
 static struct next_segment *next_segment_new(struct hf_env *env, const char *directory, uint32_t capacity)
@@ -101,7 +105,7 @@ int next_segment_make_now(struct hf_env *env, const char *directory, uint32_t ca
 
 	*next_out = next;
 	if (rc == 0) {
-		move(next, NEXT_SEGMENT_READY);
+		next_segment_move(next, NEXT_SEGMENT_READY);
 		return 0;
 	}
 	if (next != NULL)
@@ -132,7 +136,7 @@ void next_segment_drop(struct next_segment *next)
 	if (next == NULL)
 		return;
 	if (next->state == NEXT_SEGMENT_MAKING)
-		move(next, NEXT_SEGMENT_DROPPED);
+		next_segment_move(next, NEXT_SEGMENT_DROPPED);
 	else
 		next_segment_free(next);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "broker/broker.h"
 
@@ -26,14 +26,14 @@ struct grant_look {
 	uint8_t at[];
 };
 
-static const unsigned allowed[PRODUCE_GRANT_STATES] = {
-	[PRODUCE_GRANT_OPEN] = 1u << PRODUCE_GRANT_OVER,
+static const struct state produce_grant_states[PRODUCE_GRANT_STATES] = {
+	[PRODUCE_GRANT_OPEN] = {"open", BIT(PRODUCE_GRANT_OVER)},
+	[PRODUCE_GRANT_OVER] = {"over", 0},
 };
 
-static void move(struct produce_grant *grant, enum produce_grant_state to)
+static void produce_grant_move(struct produce_grant *grant, enum produce_grant_state to)
 {
-	ensure((allowed[grant->state] & 1u << to) != 0);
-	grant->state = to;
+	states_move("grant", produce_grant_states, &grant->state, to, "%u", grant->id);
 }
 
 /* ---- the extent ---- */
@@ -124,7 +124,7 @@ static void over(struct produce_grant *grant)
 		inspector_abandon(&grant->look->inspection);
 	grant->look = NULL;
 	grant->waiting_from = grant->waiting_to;
-	move(grant, PRODUCE_GRANT_OVER);
+	produce_grant_move(grant, PRODUCE_GRANT_OVER);
 }
 
 /* Another one appends next. What has arrived comes before it. */

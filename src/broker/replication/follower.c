@@ -2,24 +2,24 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "broker/broker.h"
 #include "broker/replication/replication.h"
 
 #define PAGE_BYTES 4096u
 
-static const unsigned allowed[FOLLOW_STATES] = {
-	[FOLLOW_IDLE] = 1u << FOLLOW_IDLE | 1u << FOLLOW_JOINING,
-	[FOLLOW_JOINING] = 1u << FOLLOW_IDLE | 1u << FOLLOW_JOINING | 1u << FOLLOW_PLACED,
-	[FOLLOW_PLACED] = 1u << FOLLOW_IDLE | 1u << FOLLOW_JOINING | 1u << FOLLOW_PLACED | 1u << FOLLOW_GRANTED,
-	[FOLLOW_GRANTED] = 1u << FOLLOW_IDLE | 1u << FOLLOW_JOINING | 1u << FOLLOW_PLACED,
+static const struct state follow_states[FOLLOW_STATES] = {
+	[FOLLOW_IDLE] = {"idle", BIT(FOLLOW_IDLE) | BIT(FOLLOW_JOINING)},
+	[FOLLOW_JOINING] = {"joining", BIT(FOLLOW_IDLE) | BIT(FOLLOW_JOINING) | BIT(FOLLOW_PLACED)},
+	[FOLLOW_PLACED] = {"placed", BIT(FOLLOW_IDLE) | BIT(FOLLOW_JOINING) | BIT(FOLLOW_PLACED) | BIT(FOLLOW_GRANTED)},
+	[FOLLOW_GRANTED] = {"granted", BIT(FOLLOW_IDLE) | BIT(FOLLOW_JOINING) | BIT(FOLLOW_PLACED)},
 };
 
-static void follow_move(struct follow *follow, enum follow_state to)
+static void follow_move(struct replica *replica, enum follow_state to)
 {
-	ensure((allowed[follow->state] & 1u << to) != 0);
-	follow->state = to;
+	states_move("follow", follow_states, &replica->follow.state, to, "%s-%d", replica->topic,
+		replica->partition->index);
 }
 
 static struct broker *broker_of(const struct replica *replica)
@@ -115,7 +115,7 @@ static void join(struct replica *replica)
 	struct partition_log *log = replica->partition->log;
 	struct kafka_replica_message message;
 
-	follow_move(follow, FOLLOW_JOINING);
+	follow_move(replica, FOLLOW_JOINING);
 	follow->attempt++; /* replies to an earlier one may still come */
 	if (follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
 		return; /* at a later tick */
@@ -133,7 +133,7 @@ static void join(struct replica *replica)
 static void fail_log(struct replica *replica, const struct hf_error *error)
 {
 	replica->partition->log->failed = true;
-	follow_move(&replica->follow, FOLLOW_JOINING);
+	follow_move(replica, FOLLOW_JOINING);
 	log_error("broker: %s-%d stops following: %s; make room and restart the broker", replica->topic,
 		replica->partition->index, error->text);
 }
@@ -237,7 +237,7 @@ static void proceed(struct replica *replica)
 		fail_log(replica, &error);
 		return;
 	}
-	follow_move(follow, FOLLOW_GRANTED);
+	follow_move(replica, FOLLOW_GRANTED);
 	replication_send(replica, follow->link, &grant, REPLICA_GRANT);
 }
 
@@ -253,7 +253,7 @@ void follower_hear(struct replica *replica, struct replica_link *link, const str
 		return;
 	}
 	follow->place = *message;
-	follow_move(follow, FOLLOW_PLACED);
+	follow_move(replica, FOLLOW_PLACED);
 	proceed(replica);
 }
 
@@ -336,7 +336,7 @@ bool follower_end(struct replica *replica)
 {
 	if (!end_extent(replica))
 		return false;
-	follow_move(&replica->follow, FOLLOW_IDLE);
+	follow_move(replica, FOLLOW_IDLE);
 	return true;
 }
 
@@ -346,7 +346,7 @@ void follower_link_down(struct replica *replica, struct replica_link *link)
 
 	if (follow->link != link || follow->state == FOLLOW_IDLE)
 		return;
-	follow_move(follow, FOLLOW_JOINING);
+	follow_move(replica, FOLLOW_JOINING);
 	follow->attempt++;
 	follow->asked_ns = 0;
 }

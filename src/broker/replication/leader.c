@@ -2,23 +2,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
+#include "base/states.h"
 #include "base/log.h"
 #include "broker/broker.h"
 #include "broker/replication/replication.h"
 
 #define ASK_NS 50000000ull /* between two proposals for one isr */
 
-static const unsigned allowed[PUSH_STATES] = {
-	[PUSH_IDLE] = 1u << PUSH_IDLE | 1u << PUSH_PLACED,
-	[PUSH_PLACED] = 1u << PUSH_IDLE | 1u << PUSH_PLACED | 1u << PUSH_READY,
-	[PUSH_READY] = 1u << PUSH_IDLE | 1u << PUSH_PLACED,
+static const struct state push_states[PUSH_STATES] = {
+	[PUSH_IDLE] = {"idle", BIT(PUSH_IDLE) | BIT(PUSH_PLACED)},
+	[PUSH_PLACED] = {"placed", BIT(PUSH_IDLE) | BIT(PUSH_PLACED) | BIT(PUSH_READY)},
+	[PUSH_READY] = {"ready", BIT(PUSH_IDLE) | BIT(PUSH_PLACED)},
 };
 
 static void push_move(struct push *push, enum push_state to)
 {
-	ensure((allowed[push->state] & 1u << to) != 0);
-	push->state = to;
+	states_move_often("push", push_states, &push->state, to, "%s-%d to broker %d", push->replica->topic,
+		push->replica->partition->index, push->link == NULL ? -1 : push->link->peer->id);
 }
 
 static struct broker *broker_of(const struct replica *replica)

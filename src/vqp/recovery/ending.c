@@ -1,19 +1,19 @@
 #include "vqp/recovery/ending.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 
-static const unsigned ending_allowed[ENDING_STATES] = {
-	[ENDING_NOT] = BIT(ENDING_FENCE),
-	[ENDING_FENCE] = BIT(ENDING_ANSWER) | BIT(ENDING_LEASE) | BIT(ENDING_OVER) | BIT(ENDING_NOT),
-	[ENDING_ANSWER] = BIT(ENDING_FENCE) | BIT(ENDING_OVER),
-	[ENDING_LEASE] = BIT(ENDING_OVER),
-	[ENDING_OVER] = BIT(ENDING_NOT),
+static const struct state ending_states[ENDING_STATES] = {
+	[ENDING_NOT] = {"not", BIT(ENDING_FENCE)},
+	[ENDING_FENCE] = {"fence", BIT(ENDING_ANSWER) | BIT(ENDING_LEASE) | BIT(ENDING_OVER) | BIT(ENDING_NOT)},
+	[ENDING_ANSWER] = {"answer", BIT(ENDING_FENCE) | BIT(ENDING_OVER)},
+	[ENDING_LEASE] = {"lease", BIT(ENDING_OVER)},
+	[ENDING_OVER] = {"over", BIT(ENDING_NOT)},
 };
 
 static void ending_move(struct ending *ending, enum ending_state to)
 {
-	ensure(ending_allowed[ending->state] & BIT(to));
-	ending->state = to;
+	states_move("ending", ending_states, &ending->state, to, "of vqp %u", ending->vqp);
 }
 
 void ending_begin(struct ending *ending, enum ending_state next, bool tells)

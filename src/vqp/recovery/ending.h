@@ -36,6 +36,7 @@ enum ending_action {
 };
 
 struct ending {
+	uint32_t vqp;                  /* its number, in the log */
 	enum ending_state state, next; /* next: what follows the fence */
 	bool tells;                    /* CLOSED, when it is over */
 	struct request_log_end wrs;    /* how they end */

@@ -1,21 +1,20 @@
 /* How a vqp moves between the states that its program sees, and how it fails. */
-#include "base/ensure.h"
+#include "base/states.h"
 #include "vqp/atomic/uid_post.h"
 #include "vqp/data/wc_kind.h"
 #include "vqp/objects.h"
 
-static const unsigned vqp_allowed[HF_VQP_STATES] = {
-	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_ERROR] = BIT(HF_VQP_INIT), /* hf_vqp_reset */
+static const struct state vqp_states[HF_VQP_STATES] = {
+	[HF_VQP_INIT] = {"init", BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR)},
+	[HF_VQP_CONNECTING] = {"connecting", BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR)},
+	[HF_VQP_UP] = {"up", BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR)},
+	[HF_VQP_RECOVERING] = {"recovering", BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR)},
+	[HF_VQP_ERROR] = {"error", BIT(HF_VQP_INIT)}, /* hf_vqp_reset */
 };
 
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 {
-	ensure(vqp_allowed[vqp->state] & BIT(to));
-	vqp->state = to;
+	states_move("vqp", vqp_states, &vqp->state, to, "%u", vqp->num);
 	vqp->begun = vqp->begun || to == HF_VQP_CONNECTING;
 	if (to == HF_VQP_UP && vqp->changed != NULL)
 		vqp->changed(vqp, vqp->context);

@@ -1,19 +1,23 @@
 #include "vqp/recovery/recovery.h"
 
 #include "base/ensure.h"
+#include "base/states.h"
 
 /* Of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage. */
 #define HELD_PART 2
 
-static const unsigned recovery_allowed[RECOVERY_STATES] = {
-	[RECOVERY_IDLE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE),
-	[RECOVERY_QUIET] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_EXCHANGE),
-	[RECOVERY_FENCE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_EXCHANGE) | BIT(RECOVERY_PATH) |
-			   BIT(RECOVERY_FAILED),
-	[RECOVERY_EXCHANGE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_PATH) | BIT(RECOVERY_FAILED),
-	[RECOVERY_PATH] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_BUILD) | BIT(RECOVERY_IDLE) |
-			  BIT(RECOVERY_FAILED),
-	[RECOVERY_BUILD] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_IDLE) | BIT(RECOVERY_FAILED),
+static const struct state recovery_states[RECOVERY_STATES] = {
+	[RECOVERY_IDLE] = {"idle", BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE)},
+	[RECOVERY_QUIET] = {"quiet", BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_EXCHANGE)},
+	[RECOVERY_FENCE] = {"fence", BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_EXCHANGE) |
+					     BIT(RECOVERY_PATH) | BIT(RECOVERY_FAILED)},
+	[RECOVERY_EXCHANGE] = {"exchange",
+		BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_PATH) | BIT(RECOVERY_FAILED)},
+	[RECOVERY_PATH] = {"path", BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_BUILD) |
+					   BIT(RECOVERY_IDLE) | BIT(RECOVERY_FAILED)},
+	[RECOVERY_BUILD] = {"build",
+		BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_IDLE) | BIT(RECOVERY_FAILED)},
+	[RECOVERY_FAILED] = {"failed", 0},
 };
 
 const char *recovery_state_name(enum recovery_state state)
@@ -33,14 +37,16 @@ const char *recovery_state_name(enum recovery_state state)
 
 static void recovery_move(struct recovery *recovery, enum recovery_state to)
 {
-	ensure(recovery_allowed[recovery->state] & BIT(to));
-	recovery->state = to;
+	states_move("recovery", recovery_states, &recovery->state, to, "of vqp %u", recovery->vqp);
 }
 
-void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns)
+void recovery_init(struct recovery *recovery, uint32_t vqp, bool picks, uint64_t budget_ns, uint64_t retries_ns)
 {
-	*recovery = (struct recovery){
-		.picks = picks, .rail = -1, .budget_ns = budget_ns, .held_ns = budget_ns / HELD_PART + retries_ns};
+	*recovery = (struct recovery){.vqp = vqp,
+		.picks = picks,
+		.rail = -1,
+		.budget_ns = budget_ns,
+		.held_ns = budget_ns / HELD_PART + retries_ns};
 }
 
 void recovery_progress(struct recovery *recovery)

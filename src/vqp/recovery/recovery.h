@@ -80,6 +80,7 @@ enum recovery_action {
 };
 
 struct recovery {
+	uint32_t vqp; /* its number, in the log */
 	enum recovery_state state;
 	enum recovery_kind kind;
 	bool picks;
@@ -98,7 +99,7 @@ struct recovery {
 };
 
 /* retries_ns: the longest time that a wr waits on a path before it fails. */
-void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns);
+void recovery_init(struct recovery *recovery, uint32_t vqp, bool picks, uint64_t budget_ns, uint64_t retries_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
 /* This end's STATE of the exchange was sent, and the exchange is not at the next path yet. */

@@ -48,7 +48,7 @@ static void a_trip_and_a_recovery_are_said_in_these_words(void **state)
 
 	(void)state;
 	log_set_sink(note, &said);
-	rail_monitor_init(&rail, &config, true, SECOND);
+	rail_monitor_init(&rail, "rail0", "b", &config, true, SECOND);
 	lane_news_init(&news, "test-news", "r0", "b");
 	step(&rail, &news, RAIL_MONITOR_EVENT_ERROR, SECOND);
 	assert_non_null(strstr(said.last, "Rail paused: local_nic=r0 remote_nic=b/r0 (for 30.000 s)"));
@@ -78,7 +78,7 @@ static void a_rail_that_flaps_is_one_line_a_second(void **state)
 
 	(void)state;
 	log_set_sink(note, &said);
-	rail_monitor_init(&rail, &config, true, now_ns);
+	rail_monitor_init(&rail, "rail0", "b", &config, true, now_ns);
 	lane_news_init(&news, "test-news", "r1", "b");
 	trips = hf_metric_value(news.trips);
 	for (unsigned i = 0; i < 600; i++, now_ns += 100 * MILLI) {

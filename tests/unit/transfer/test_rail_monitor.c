@@ -18,7 +18,7 @@ static struct rail_monitor_actions actions;
 static int begin(void **state)
 {
 	(void)state;
-	rail_monitor_init(&rail, &config, true, 0);
+	rail_monitor_init(&rail, "rail0", "b", &config, true, 0);
 	return 0;
 }
 

@@ -168,8 +168,8 @@ static void settle_down(struct stage *stage)
 static void stage_open(struct stage *stage)
 {
 	*stage = (struct stage){.usable = 3, .a.name = "a", .b.name = "b"};
-	recovery_init(&stage->a.step, true, 1000 * MS, RETRIES_NS);
-	recovery_init(&stage->b.step, false, 1000 * MS, RETRIES_NS);
+	recovery_init(&stage->a.step, 1, true, 1000 * MS, RETRIES_NS);
+	recovery_init(&stage->b.step, 2, false, 1000 * MS, RETRIES_NS);
 	feed(stage, &stage->a, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
 	feed(stage, &stage->b, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
 	settle_down(stage);
