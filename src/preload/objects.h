@@ -16,7 +16,7 @@
 #include "base/list.h"
 #include "base/table.h"
 
-#define SHARED_GIVEN_MAX 256u /* receives of a shared queue that a queue pair has at once */
+#define SHARED_GIVEN_MAX 512u /* receives of a shared queue that a queue pair has at once */
 #define PROVIDER_BYTES   512  /* providers look behind an ibv_device for their own part: they find zeros */
 
 struct bond {
@@ -76,6 +76,7 @@ struct shared_receive {
 	struct shared_wr *receives;
 	struct list free, waiting, queue_pairs;
 	unsigned posted; /* waiting, and with queue pairs */
+	unsigned given;  /* with queue pairs */
 	unsigned users;
 };
 

@@ -3,8 +3,10 @@
  *   posted by the program -> waiting -> given to a queue pair -> completed, and free
  *                               ^______________|   when the queue pair fails, is reset or destroyed
  *
- * Each queue pair has a small share of the receives, and gets another one whenever a completion of one is polled. So a
- * queue needs several receives for each of its queue pairs. With fewer, a message may wait until the program posts
+ * Each queue pair has a small share of the receives, and gets another one whenever a completion of one is polled. When
+ * it consumes receives it has more, so that a sender can go on while the program does not run: at most seven times
+ * as many as are left of the three quarters that are not for such shares, so that each of several finds some. A queue
+ * needs several receives for each of its queue pairs. With fewer, a message may wait until the program posts
  * more, although receives are left with queue pairs to which nothing is sent. */
 #include "preload/objects.h"
 
@@ -14,7 +16,9 @@
 #include "preload/drive.h"
 #include "preload/real.h"
 
-#define SHARE_DIVISOR 8u /* of what each queue pair could get: later ones must find some too */
+#define SHARE_DIVISOR 32u /* of what each queue pair could get: later ones must find some too */
+#define KEPT_DIVISOR  4u  /* the part that is for such shares */
+#define MORE_OF_LEFT  7u  /* times what is left of the rest: what one that consumes may have */
 
 struct shared_wr {
 	struct list link; /* of the queue's free or waiting ones, or of those with a queue pair */
@@ -41,6 +45,15 @@ static unsigned share_of(const struct shared_receive *queue)
 	return share == 0 ? 1 : share > SHARED_GIVEN_MAX ? SHARED_GIVEN_MAX : share;
 }
 
+/* Of a queue pair whose receives are used. */
+static unsigned most_of(const struct shared_receive *queue)
+{
+	unsigned waiting = queue->posted - queue->given, kept = queue->posted / KEPT_DIVISOR;
+	unsigned most = waiting > kept ? (waiting - kept) * MORE_OF_LEFT : 0;
+
+	return most > SHARED_GIVEN_MAX ? SHARED_GIVEN_MAX : most;
+}
+
 static bool may_have_more(const struct queue_pair *qp, unsigned share)
 {
 	return qp->given_count < share && qp->qp.state != IBV_QPS_RESET && qp->qp.state != IBV_QPS_ERR &&
@@ -64,6 +77,7 @@ static bool give_one(struct shared_receive *queue, struct queue_pair *qp)
 	}
 	list_push_back(&qp->given, at);
 	qp->given_count++;
+	queue->given++;
 	return true;
 }
 
@@ -88,6 +102,7 @@ void shared_receive_return(struct queue_pair *qp)
 
 	while ((at = list_pop_front(&qp->given)) != NULL)
 		list_push_back(&qp->shared->waiting, at);
+	qp->shared->given -= qp->given_count;
 	qp->given_count = 0;
 }
 
@@ -129,10 +144,13 @@ static bool completed(struct queue_pair *qp, struct ibv_wc *wc)
 
 	list_remove(&shared->link);
 	qp->given_count--;
+	queue->given--;
 	wc->wr_id = shared->wr.wr_id;
 	queue->posted -= !flushed;
 	list_push_back(flushed ? &queue->waiting : &queue->free, &shared->link);
 	hand_out(queue);
+	while (may_have_more(qp, most_of(queue)) && give_one(queue, qp))
+		;
 	return !flushed;
 }
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "own.h"
+#include "receives.h"
 #include "side.h"
 
 #define ROUNDS    400
@@ -863,6 +864,7 @@ int main(int argc, char **argv)
 		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
 		TEST(queue_pairs_of_one_process_reach_each_other_and_themselves),
 		TEST(a_queue_pair_to_itself_that_fails_flushes_both_its_queues), TEST(queue_pairs_share_receives),
+		TEST(one_that_consumes_has_most_receives_and_others_find_some),
 		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(memory_that_is_not_there_is_not_registered), TEST(memory_that_is_taken_away_ends_no_process),
