@@ -96,7 +96,7 @@ static void answer_done(struct server_gather *gather)
 		struct answer_waiter *waiter =
 			container_of(list_pop_front(&answer->waiters), struct answer_waiter, node);
 
-		waiter->told(waiter, &gather->out);
+		waiter->told(waiter, answer);
 	}
 	if (answer->orphan) {
 		list_remove(&answer->order);
@@ -104,9 +104,28 @@ static void answer_done(struct server_gather *gather)
 		free(answer);
 		return;
 	}
-	if (gather->out.room > ANSWERS_BYTES / 64)
+	if (answer->dropped || answer->skipped || gather->out.room > ANSWERS_BYTES / 64)
 		drop_reply(answers, answer);
 	bound(answers, answer);
+}
+
+static void end_of(struct list *list, uint64_t from, bool skipped)
+{
+	list_for_each_safe (at, list) {
+		struct answer *answer = container_of(at, struct answer, order);
+
+		if (answer->whole || answer->place < from)
+			continue;
+		answer->skipped = skipped;
+		answer->dropped = !skipped;
+		answer_done(&answer->gather);
+	}
+}
+
+void proxy_answers_end(struct answers *answers, uint64_t from, bool skipped)
+{
+	end_of(&answers->order, from, skipped);
+	end_of(&answers->orphans, from, skipped);
 }
 
 struct answer *proxy_answers_begin(struct answers *answers, uint64_t session, uint32_t sequence, unsigned commands)
@@ -137,5 +156,5 @@ struct answer *proxy_answers_find(struct answers *answers, uint64_t session, uin
 {
 	struct answer *answer = find_session(answers, session);
 
-	return answer == NULL || answer->sequence != sequence || answer->dropped ? NULL : answer;
+	return answer == NULL || answer->sequence != sequence || (answer->dropped && !answer->skipped) ? NULL : answer;
 }

@@ -21,14 +21,16 @@ struct answer {
 	struct answers *answers;
 	uint64_t session;
 	uint32_t sequence;
+	uint64_t place;      /* of its entry in the log */
 	bool whole, dropped; /* dropped: the reply is not kept any more */
+	bool skipped;        /* the write was executed nowhere */
 	bool orphan;         /* its session went on: freed when it is whole */
 };
 
 /* Waits for an incomplete answer; removed from its list before told() is called. */
 struct answer_waiter {
 	struct list node;
-	void (*told)(struct answer_waiter *waiter, const struct resp_out *reply);
+	void (*told)(struct answer_waiter *waiter, const struct answer *answer);
 };
 
 struct answers {
@@ -44,6 +46,9 @@ void proxy_answers_forget(struct answers *answers); /* those that are whole */
 
 /* The reply of this write follows, with this many commands; replaces the session's earlier answer. NULL: no memory. */
 struct answer *proxy_answers_begin(struct answers *answers, uint64_t session, uint32_t sequence, unsigned commands);
+/* Of those that are not whole, the entries from this place on do not reach the server: they are skipped by all members,
+ * or a snapshot contains them, and their replies are lost. */
+void proxy_answers_end(struct answers *answers, uint64_t from, bool skipped);
 /* NULL: it is not kept. */
 struct answer *proxy_answers_find(struct answers *answers, uint64_t session, uint32_t sequence);
 

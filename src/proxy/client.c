@@ -153,6 +153,9 @@ static void run_routed(struct run *run)
 	case RUN_TOO_LARGE:
 		put_errors(client, TOO_LARGE);
 		break;
+	case RUN_ENDED:
+		put_errors(client, "ERR the server of the leader ended while it had this command: it was not executed");
+		break;
 	case RUN_STATUSES:
 		ensure(false);
 	}

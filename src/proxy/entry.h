@@ -1,8 +1,8 @@
 /* entry.h - the format of a log entry of the proxy: a request of hf_smr_propose, with one run of commands. Pure.
  *
  * Little-endian:
- *    0 u8 version (1)   1 u8 kind: WRITE, DUE   2 u8 server   3 u8 0   4 u32 records
- *    8 u64 time_ms  of the leader, since 1970
+ *    0 u8 version (1)   1 u8 kind   2 u8 server   3 u8 0   4 u32 records
+ *    8 u64 time_ms  of the leader, since 1970; of DONE and SKIP, which have no records: a place in the log
  *   16 record[], each:
  *        0 u32 bytes   4 u8 reply   5 u8[3] 0   8 u32 key_at   12 u32 key_bytes
  *       16 bytes: a command for the server, or with ENTRY_TEXT the reply itself; padded to 8. Commands of Redis have
@@ -25,6 +25,8 @@ enum entry_kind {
 	ENTRY_WRITE = 1, /* of a client */
 	ENTRY_MULTI,     /* the same; its answer is an array of what its commands answer */
 	ENTRY_DUE,       /* expired keys */
+	ENTRY_DONE,      /* a server has answered all entries up to this place (apply.c) */
+	ENTRY_SKIP,      /* the entries from this place on, up to here, are executed nowhere */
 	ENTRY_KINDS,
 };
 

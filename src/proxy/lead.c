@@ -36,9 +36,19 @@ static void take_reply(struct run *run, const struct resp_out *reply)
 	finish(run, reply->failed || run->reply.failed ? RUN_LOST : RUN_ANSWERED);
 }
 
-static void answer_told(struct answer_waiter *waiter, const struct resp_out *reply)
+static void take_answer(struct run *run, const struct answer *answer)
 {
-	take_reply(container_of(waiter, struct run, waiter), reply);
+	if (answer->skipped)
+		finish(run, RUN_ENDED);
+	else if (answer->dropped)
+		finish(run, RUN_LOST);
+	else
+		take_reply(run, &answer->gather.out);
+}
+
+static void answer_told(struct answer_waiter *waiter, const struct answer *answer)
+{
+	take_answer(container_of(waiter, struct run, waiter), answer);
 }
 
 static void decided(struct run *run)
@@ -48,7 +58,7 @@ static void decided(struct run *run)
 	if (answer == NULL) {
 		finish(run, RUN_LOST);
 	} else if (answer->whole) {
-		take_reply(run, &answer->gather.out);
+		take_answer(run, answer);
 	} else {
 		run->waiter.told = answer_told;
 		list_push_back(&answer->waiters, &run->waiter.node);
@@ -68,6 +78,13 @@ static void read_gathered(struct server_gather *gather)
 	finish(run, reply.failed ? RUN_LOST : RUN_ANSWERED);
 }
 
+/* Another server would end by it too. */
+static void read_lost(struct server_gather *gather)
+{
+	resp_out_free(&gather->out);
+	finish(container_of(gather, struct run, gather), RUN_ENDED);
+}
+
 static void read_confirmed(struct run *run)
 {
 	struct run_cursor cursor = {0};
@@ -77,7 +94,7 @@ static void read_confirmed(struct run *run)
 		list_push_back(&run->proxy->held_reads, &run->node);
 		return;
 	}
-	run->gather = (struct server_gather){.left = run->commands, .done = read_gathered};
+	run->gather = (struct server_gather){.left = run->commands, .done = read_gathered, .lost = read_lost};
 	while (proxy_run_next(run, &cursor))
 		run->proxy->protocol->ask(run->proxy, cursor.command, &cursor.request, now_ms, &run->gather);
 }
@@ -283,7 +300,7 @@ static void draw(struct run *run)
 		return;
 	}
 	proxy_rewrite_draw(&cursor.request, &out);
-	run->gather = (struct server_gather){.left = 1, .done = drawn};
+	run->gather = (struct server_gather){.left = 1, .done = drawn, .lost = read_lost};
 	proxy_server_ask(run->proxy->server, out.data, out.bytes, ENTRY_PLAIN, 0, &run->gather);
 	resp_out_free(&out);
 }
@@ -293,7 +310,7 @@ void proxy_lead(struct run *run)
 	run->leading = true;
 	run->entry.bytes = 0;
 	run->entry.failed = false;
-	if (run->proxy->smr == NULL || !hf_smr_is_leader(run->proxy->smr)) {
+	if (run->proxy->smr == NULL || run->proxy->ending || !hf_smr_is_leader(run->proxy->smr)) {
 		finish(run, RUN_NOT_LEADER);
 		return;
 	}

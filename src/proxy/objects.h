@@ -10,9 +10,18 @@
 #include "proxy/proxy.h"
 #include "proxy/redis/commands.h"
 #include "proxy/run.h"
+#include "proxy/stream.h"
 
-#define PROXY_ARGS_MAX    65536u         /* of a command */
+#define PROXY_ARGS_MAX    65536u /* of a command */
+#define PROXY_WORDS       256u
 #define PROXY_PATIENCE_NS 30000000000ull /* a run that finds no leader for this time ends with an error */
+
+/* An entry of this member's own. */
+struct proxy_note {
+	struct hf_smr_call call;
+	struct resp_out entry;
+	bool out; /* it is proposed */
+};
 
 struct proxy {
 	struct hf_node *node;
@@ -54,9 +63,18 @@ struct proxy {
 	/* snapshots */
 	struct proxy_snapshot *snapshot; /* one is read: what is applied waits in `held` */
 	struct proxy_restore *restore;
-	struct resp_out held;
-	size_t held_at;                       /* of held: the server has what is before */
-	struct hf_poller injector;            /* of what is held */
+	/* entries: apply.c */
+	struct resp_out held;    /* that the server does not have */
+	size_t held_at;          /* of held: the server has what is before */
+	struct hf_poller giver;  /* of what is held */
+	uint64_t applied, given; /* places of the last ones; given: to the server */
+	uint64_t cleared;        /* up to this place they have ended no server */
+	uint64_t inherited;      /* a leader's: up to this place others proposed them */
+	uint64_t sample, sample_mark;
+	struct proxy_note done, skip;
+	struct hf_timer tell, leave;
+	bool ending, lost; /* the server has ended; lost: those that waited for it are told */
+	char end_words[PROXY_WORDS];
 	struct resp_arg args[PROXY_ARGS_MAX]; /* of the command that is looked at */
 };
 
@@ -65,12 +83,25 @@ uint64_t proxy_now_ms(const struct proxy *proxy);
 void proxy_fail(struct proxy *proxy, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Likewise: the log is for another kind of server. */
 void proxy_fail_kind(struct proxy *proxy);
-/* An entry of the log goes to the server. */
-void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request);
-/* The server has not all entries that are applied. */
-bool proxy_is_held(const struct proxy *proxy);
 /* The deadline of a key, as the servers have it (shifted), or DEADLINE_NEVER: listed. */
 void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
+
+/* apply.c */
+void proxy_apply_open(struct proxy *proxy);
+void proxy_apply_close(struct proxy *proxy); /* before the replica stops */
+void proxy_apply_free(struct proxy *proxy);
+void proxy_apply(struct proxy *proxy, const struct hf_smr_applied *request);
+/* This member leads: its server gets all entries. */
+void proxy_apply_leads(struct proxy *proxy);
+/* What it had is lost, and executed nowhere; then the member steps out. */
+void proxy_apply_ended(struct proxy *proxy, const char *why);
+bool proxy_is_held(const struct proxy *proxy);  /* the server has not all entries that are applied */
+bool proxy_may_give(const struct proxy *proxy); /* some of them are for it, though a snapshot may be read */
+void proxy_give_held(struct proxy *proxy);      /* as many as it may have at once */
+/* A snapshot contains what is held, which returns how many, and takes its place. False: it is damaged. */
+uint32_t proxy_put_held(const struct proxy *proxy, struct resp_out *out);
+void proxy_drop_held(struct proxy *proxy);
+bool proxy_take_held(struct proxy *proxy, const struct stream_key *entry);
 
 /* client.c */
 int proxy_client_listen(struct proxy *proxy, struct hf_error *error);

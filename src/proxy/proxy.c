@@ -11,11 +11,9 @@
 #include "proxy/objects.h"
 #include "proxy/snapshot.h"
 
-#define NS_PER_MS   1000000ull
-#define CLIENTS_MB  256u
-#define SILENCE_NS  10000000000ull
-#define WORDS_BYTES 256u
-#define HELD_BYTES  (256u << 20) /* of entries that wait for a snapshot, or for the server behind one */
+#define NS_PER_MS  1000000ull
+#define CLIENTS_MB 256u
+#define SILENCE_NS 10000000000ull
 
 uint64_t proxy_now_ms(const struct proxy *proxy)
 {
@@ -24,7 +22,7 @@ uint64_t proxy_now_ms(const struct proxy *proxy)
 
 void proxy_fail(struct proxy *proxy, const char *format, ...)
 {
-	char words[WORDS_BYTES];
+	char words[PROXY_WORDS];
 	va_list list;
 
 	if (proxy->failed || proxy->closing)
@@ -42,144 +40,12 @@ void proxy_fail_kind(struct proxy *proxy)
 		proxy->protocol->replies.name);
 }
 
-/* ---- entries ---- */
-
-static unsigned count_answers(const void *data, size_t bytes)
-{
-	struct entry_reader reader;
-	struct entry_record record;
-	unsigned n = 0;
-
-	if (proxy_entry_read(&reader, data, bytes))
-		while (proxy_entry_next(&reader, &record))
-			n += record.reply != ENTRY_DROP;
-	return n;
-}
-
-/* Where the replies of this entry gather; NULL: nowhere. */
-static struct server_gather *begin_answer(
-	struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
-{
-	struct entry_reader reader;
-	struct answer *answer;
-
-	if (session == 0 || !proxy_entry_read(&reader, data, bytes) || reader.left == 0)
-		return NULL;
-	answer = proxy_answers_begin(&proxy->answers, session, sequence, reader.left);
-	if (answer == NULL)
-		return NULL;
-	if (reader.kind == ENTRY_MULTI)
-		resp_out_array(&answer->gather.out, count_answers(data, bytes));
-	return &answer->gather;
-}
-
-#define UNIQUE_BITS 16u /* for the requests of an entry and their records */
-
-/* `unique`: of its first record. */
-static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t unique, struct server_gather *gather)
-{
-	struct entry_reader reader;
-	struct entry_record record;
-
-	if (!proxy_entry_read(&reader, data, bytes)) {
-		proxy_fail(proxy, "an entry of the log is none of this version's; run the same version at all members");
-		return;
-	}
-	if (reader.server != proxy->protocol->server) {
-		proxy_fail_kind(proxy);
-		return;
-	}
-	while (!proxy->failed && proxy_entry_next(&reader, &record))
-		proxy->protocol->inject(proxy, &record, reader.time_ms, unique++, gather);
-	if (proxy->failed)
-		return;
-	if (reader.kind == ENTRY_DUE)
-		proxy->due_mark = proxy_server_mark(proxy->server);
-	if (reader.left > 0)
-		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
-}
-
-/* An entry that waits for a snapshot, and for those before it. Its gather lives until its replies are there. */
-struct held {
-	struct server_gather *gather;
-	uint64_t unique;
-	size_t bytes;
-};
-
-static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t unique, struct server_gather *gather)
-{
-	struct held head = {.gather = gather, .unique = unique, .bytes = bytes};
-
-	resp_out_raw(&proxy->held, &head, sizeof(head));
-	resp_out_raw(&proxy->held, data, bytes);
-	if (proxy->held.failed)
-		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
-	if (proxy->held.bytes - proxy->held_at <= HELD_BYTES)
-		return;
-	if (proxy->snapshot != NULL)
-		proxy_snapshot_abort(proxy);
-	else
-		proxy_fail(proxy, "the server is too slow: more than 256 MiB of entries wait");
-}
-
-bool proxy_is_held(const struct proxy *proxy)
-{
-	return proxy->snapshot != NULL || proxy->held.bytes > 0;
-}
-
-void proxy_inject_held(struct proxy *proxy)
-{
-	struct resp_out *held = &proxy->held;
-	struct held head;
-
-	while (proxy->held_at < held->bytes && !proxy->failed &&
-		proxy_server_unsent(proxy->server) <= SERVER_UNSENT_MOST) {
-		memcpy(&head, held->data + proxy->held_at, sizeof(head));
-		inject(proxy, held->data + proxy->held_at + sizeof(head), head.bytes, head.unique, head.gather);
-		proxy->held_at += sizeof(head) + head.bytes;
-	}
-	if (proxy->held_at < held->bytes) {
-		if (proxy->held_at > held->bytes / 2) {
-			resp_out_drop(held, proxy->held_at);
-			proxy->held_at = 0;
-		}
-		return;
-	}
-	resp_out_free(held);
-	proxy->held_at = 0;
-	if (!proxy->failed && !proxy->closing)
-		proxy_lead_held(proxy);
-}
-
-/* The server takes the entries in portions: all at once are more than may wait for it. */
-static enum hf_poll inject_more(struct hf_poller *poller, uint64_t now_ns)
-{
-	struct proxy *proxy = container_of(poller, struct proxy, injector);
-
-	(void)now_ns;
-	if (proxy->failed || proxy->snapshot != NULL || proxy->held.bytes == 0 ||
-		proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST)
-		return HF_IDLE;
-	proxy_inject_held(proxy);
-	return HF_BUSY;
-}
-
-void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request)
-{
-	struct server_gather *gather =
-		begin_answer(proxy, request->data, request->bytes, request->session, request->sequence);
-	uint64_t unique = (request->index << UNIQUE_BITS) + ((uint64_t)request->position << UNIQUE_BITS / 2);
-
-	if (proxy_is_held(proxy))
-		hold(proxy, request->data, request->bytes, unique, gather);
-	else
-		inject(proxy, request->data, request->bytes, unique, gather);
-}
+/* ---- callbacks of the replica ---- */
 
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
 {
 	(void)result; /* replies are kept in answers.h */
-	proxy_inject(context, request);
+	proxy_apply(context, request);
 	return 0;
 }
 
@@ -194,8 +60,10 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	switch (event->kind) {
 	case HF_SMR_LEADING:
 	case HF_SMR_FOLLOWING:
-		if (event->kind == HF_SMR_LEADING)
+		if (event->kind == HF_SMR_LEADING) {
 			proxy_snapshot_abort(proxy);
+			proxy_apply_leads(proxy);
+		}
 		for (int id = 0; id < (int)HF_SMR_MEMBERS_MAX; id++)
 			if (id != event->leader)
 				proxy_route_lost(proxy, id);
@@ -224,7 +92,12 @@ static void on_event(void *context, const struct hf_smr_event *event)
 
 static void server_broken(void *context, const char *why)
 {
-	proxy_fail(context, "%s", why);
+	struct proxy *proxy = context;
+
+	if (proxy->smr == NULL)
+		proxy_fail(proxy, "%s", why);
+	else
+		proxy_apply_ended(proxy, why);
 }
 
 /* Another member leads meanwhile, whose server answers. */
@@ -275,7 +148,8 @@ static bool is_busy(void *context)
 {
 	const struct proxy *proxy = context;
 
-	return proxy_is_held(proxy) || proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST;
+	return proxy->snapshot != NULL || proxy_may_give(proxy) ||
+	       proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST;
 }
 
 /* The server has said what it is: the replica and the listener begin. */
@@ -373,8 +247,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 		proxy_close(proxy);
 		return rc;
 	}
-	proxy->injector.poll = inject_more;
-	hf_loop_add_poller(proxy->loop, &proxy->injector);
+	proxy_apply_open(proxy);
 	say_hello(proxy);
 	*proxy_out = proxy;
 	return 0;
@@ -385,8 +258,7 @@ void proxy_close(struct proxy *proxy)
 	if (proxy == NULL)
 		return;
 	proxy->closing = true;
-	if (proxy->injector.poll != NULL)
-		hf_loop_remove_poller(proxy->loop, &proxy->injector);
+	proxy_apply_close(proxy);
 	hf_loop_cancel_timer(proxy->loop, &proxy->due);
 	hf_smr_stop(proxy->smr);
 	proxy->smr = NULL;
@@ -399,7 +271,7 @@ void proxy_close(struct proxy *proxy)
 	proxy_deadlines_free(&proxy->deadlines);
 	resp_out_free(&proxy->learned.out);
 	resp_out_free(&proxy->due_entry);
-	resp_out_free(&proxy->held);
+	proxy_apply_free(proxy);
 	free(proxy);
 }
 

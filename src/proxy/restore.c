@@ -60,7 +60,7 @@ int proxy_restore_open(void *context)
 	struct proxy_restore *restore;
 
 	proxy_snapshot_abort(proxy);
-	if (proxy_is_held(proxy)) /* those entries go before the flush */
+	if (proxy_may_give(proxy)) /* those entries go before the flush */
 		return -EAGAIN;
 	restore = calloc(1, sizeof(*restore));
 	if (restore == NULL)
@@ -69,6 +69,7 @@ int proxy_restore_open(void *context)
 	restore->proxy = proxy;
 	restore->replies.done = answered;
 	proxy->restore = restore;
+	proxy_drop_held(proxy);
 	proxy_answers_forget(&proxy->answers);
 	proxy_deadlines_free(&proxy->deadlines);
 	proxy_server_forget_deadlines(proxy->server);
@@ -79,6 +80,8 @@ int proxy_restore_open(void *context)
 static bool restore_key(struct proxy_restore *restore, const struct stream_key *key, struct resp_out *out)
 {
 	out->bytes = 0;
+	if (key->deadline_ms == STREAM_ENTRY)
+		return proxy_take_held(restore->proxy, key);
 	if (!restore->proxy->protocol->restore(restore->proxy, key, out) || out->failed)
 		return false;
 	if (out->bytes > 0)

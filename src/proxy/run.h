@@ -32,6 +32,7 @@ enum run_status {
 	RUN_SESSION_OVER, /* the write was not executed this time; its session has ended */
 	RUN_LOST,         /* the write took effect, and the reply is not kept */
 	RUN_TOO_LARGE,    /* nothing happened */
+	RUN_ENDED,        /* the server ended while it had it: it is executed nowhere */
 	RUN_STATUSES,
 };
 

@@ -20,6 +20,7 @@ struct waiting {
 	bool deadline; /* the reply is for events.deadline */
 	uint64_t now_ms;
 	struct server_gather *gather;
+	uint64_t place; /* of an entry; 0: it is of none */
 	uint8_t *bytes; /* of a text, or a key; for free() */
 	size_t byte_count;
 };
@@ -41,6 +42,7 @@ struct proxy_server {
 	struct waiting *ring; /* of `room`, a power of two */
 	unsigned room, first, count;
 	uint64_t asked; /* commands and texts so far */
+	uint64_t place; /* of the entry that they are of */
 	bool unwell, broken;
 };
 
@@ -266,7 +268,8 @@ static bool push(struct proxy_server *server, const struct waiting *waiting)
 		server->room = room;
 		server->first = 0;
 	}
-	server->ring[(server->first + server->count++) & (server->room - 1)] = *waiting;
+	server->ring[(server->first + server->count) & (server->room - 1)] = *waiting;
+	server->ring[(server->first + server->count++) & (server->room - 1)].place = server->place;
 	server->asked++;
 	return true;
 }
@@ -359,6 +362,39 @@ void proxy_server_forget_deadlines(struct proxy_server *server)
 {
 	for (unsigned i = 0; i < server->count; i++)
 		server->ring[(server->first + i) & (server->room - 1)].deadline = false;
+}
+
+void proxy_server_at(struct proxy_server *server, uint64_t place)
+{
+	server->place = place;
+}
+
+uint64_t proxy_server_unanswered(const struct proxy_server *server)
+{
+	for (unsigned i = 0; i < server->count; i++) {
+		uint64_t place = server->ring[(server->first + i) & (server->room - 1)].place;
+
+		if (place != 0)
+			return place;
+	}
+	return 0;
+}
+
+void proxy_server_lose(struct proxy_server *server)
+{
+	ensure(server->broken);
+	for (unsigned i = 0; i < server->count; i++) {
+		struct server_gather *gather = server->ring[(server->first + i) & (server->room - 1)].gather;
+		/* the next ones of the ring may be of the same gather, which is gone then */
+		for (unsigned k = i; gather != NULL && k < server->count; k++) {
+			struct waiting *waiting = &server->ring[(server->first + k) & (server->room - 1)];
+
+			if (waiting->gather == gather)
+				waiting->gather = NULL;
+		}
+		if (gather != NULL && gather->lost != NULL)
+			gather->lost(gather);
+	}
 }
 
 unsigned proxy_server_waiting(const struct proxy_server *server)

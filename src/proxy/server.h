@@ -21,6 +21,7 @@ struct server_gather {
 	unsigned left;
 	struct resp_out out;
 	void (*done)(struct server_gather *gather);
+	void (*lost)(struct server_gather *gather); /* proxy_server_lose; may be NULL */
 };
 
 /* A pending command. */
@@ -71,6 +72,12 @@ void proxy_server_ask_noted(struct proxy_server *server, const struct resp_out *
 void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes);
 /* Replies to those that were requested so far are dropped: the keys are others now. */
 void proxy_server_forget_deadlines(struct proxy_server *server);
+/* What follows is of the entry at this place of the log; 0: of none. */
+void proxy_server_at(struct proxy_server *server, uint64_t place);
+/* Of the first entry that is not answered; 0: there is none. */
+uint64_t proxy_server_unanswered(const struct proxy_server *server);
+/* The server is broken: calls lost() of the gathers that wait for it, each once. */
+void proxy_server_lose(struct proxy_server *server);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);
 /* A place behind the commands so far, and whether all before it are answered. */

@@ -12,6 +12,7 @@ static void snapshot_free(struct proxy_snapshot *snapshot)
 	resp_out_free(&snapshot->found.out);
 	resp_out_free(&snapshot->values.out);
 	resp_out_free(&snapshot->cursor);
+	resp_out_free(&snapshot->tail);
 	resp_out_free(&snapshot->out);
 	free(snapshot);
 }
@@ -24,7 +25,7 @@ void proxy_snapshot_fail(struct proxy_snapshot *snapshot, int rc)
 		snapshot->failed = rc;
 	if (proxy->snapshot == snapshot) {
 		proxy->snapshot = NULL;
-		proxy_inject_held(proxy);
+		proxy_give_held(proxy);
 	}
 }
 
@@ -61,12 +62,13 @@ int proxy_snapshot_open(void *context, void **snapshot_out)
 	struct proxy *proxy = context;
 	struct proxy_snapshot *snapshot;
 
-	if (proxy_is_held(proxy) || proxy->restore != NULL)
+	if (proxy->snapshot != NULL || proxy_may_give(proxy) || proxy->restore != NULL)
 		return -EBUSY;
 	snapshot = calloc(1, sizeof(*snapshot));
 	if (snapshot == NULL)
 		return -ENOMEM;
 	proxy_stream_begin(&snapshot->out, proxy->protocol->server);
+	snapshot->entries = proxy_put_held(proxy, &snapshot->tail);
 	snapshot->proxy = proxy;
 	proxy->snapshot = snapshot;
 	*snapshot_out = snapshot;
@@ -91,7 +93,9 @@ ssize_t proxy_snapshot_read(void *context, void *handle, void *data, size_t byte
 			proxy->protocol->snapshot_more(snapshot);
 			return -EAGAIN;
 		}
-		proxy_stream_end(&snapshot->out, snapshot->keys);
+		resp_out_raw(&snapshot->out, snapshot->tail.data, snapshot->tail.bytes);
+		snapshot->out.failed |= snapshot->tail.failed;
+		proxy_stream_end(&snapshot->out, snapshot->keys + snapshot->entries);
 		snapshot->ended = true;
 		left = snapshot->out.bytes;
 	}

@@ -21,6 +21,8 @@ struct proxy_snapshot {
 	struct resp_out out; /* of the stream */
 	size_t read;         /* of out */
 	uint32_t keys;
+	struct resp_out tail; /* entries that the server did not have when the snapshot began */
+	uint32_t entries;     /* of tail */
 	/* snapshot_more's */
 	struct server_gather found, values;
 	struct resp_out cursor;
@@ -35,6 +37,5 @@ void proxy_snapshot_fail(struct proxy_snapshot *snapshot, int rc);
 void proxy_snapshot_abort(struct proxy *proxy);
 void proxy_snapshot_free(struct proxy *proxy); /* and a restore that is under way */
 void proxy_restore_free(struct proxy *proxy);
-void proxy_inject_held(struct proxy *proxy); /* as much as the server may have at once */
 
 #endif

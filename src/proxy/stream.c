@@ -46,7 +46,7 @@ static enum stream_outcome read_key(
 		.value_bytes = get_le32(data + 4),
 		.deadline_ms = (int64_t)get_le64(data + 8),
 		.key = data + HEAD_BYTES};
-	if (key->key_bytes > MOST || key->value_bytes > MOST || key->deadline_ms < -1)
+	if (key->key_bytes > MOST || key->value_bytes > MOST || key->deadline_ms < STREAM_ENTRY)
 		return STREAM_DAMAGED;
 	if (bytes - HEAD_BYTES < (size_t)key->key_bytes + key->value_bytes)
 		return STREAM_MORE;

@@ -32,7 +32,7 @@ struct member {
 	struct server server;
 	struct proxy *proxy;
 	const char *name;
-	bool failed, memcached;
+	bool failed, memcached, server_ended;
 	char why[WORDS_BYTES];
 };
 
@@ -86,7 +86,8 @@ static void on_failed(void *context, const char *why)
 	struct member *member = context;
 
 	member->failed = true;
-	(void)snprintf(member->why, sizeof(member->why), "%s", why);
+	if (!member->server_ended)
+		(void)snprintf(member->why, sizeof(member->why), "%s", why);
 }
 
 static void on_event(void *context, const struct hf_smr_event *event)
@@ -134,8 +135,9 @@ static int run(struct member *member, struct hf_loop *loop)
 {
 	while (!process_interrupted() && !member->failed) {
 		(void)hf_loop_turn(loop, SLEEP_NS);
-		if (server_ended(&member->server, member->why, sizeof(member->why)))
-			member->failed = true;
+		/* The proxy, whose connection ends too, tells its clients and the other members first. */
+		if (!member->server_ended)
+			member->server_ended = server_ended(&member->server, member->why, sizeof(member->why));
 	}
 	if (!member->failed)
 		return cli_flush(COMMAND);

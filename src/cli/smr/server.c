@@ -19,7 +19,7 @@ int server_start(struct server *server, const char *program, bool memcached, str
 		"--dir", dir, "--save", "", "--appendonly", "no", "--databases", "1", "--maxmemory-policy",
 		"noeviction", "--enable-debug-command", "local", "--daemonize", "no", "--lazyfree-lazy-user-flush",
 		"yes", "--lazyfree-lazy-user-del", "yes", "--lazyfree-lazy-server-del", "yes",
-		"--sanitize-dump-payload", "yes", NULL};
+		"--sanitize-dump-payload", "yes", "--crash-memcheck-enabled", "no", NULL};
 	const char *const other[] = {program, "-s", server->socket, "-a", "0700", "-U", "0", "-t", "1", "-M", "-m",
 		MEMORY_MB, "-o", "no_slab_reassign,slab_automove=0", "-u", "root", NULL};
 	int rc;

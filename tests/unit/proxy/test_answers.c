@@ -13,10 +13,10 @@
 static struct answers answers;
 static unsigned told;
 
-static void on_told(struct answer_waiter *waiter, const struct resp_out *reply)
+static void on_told(struct answer_waiter *waiter, const struct answer *answer)
 {
 	(void)waiter;
-	assert_int_equal(reply->bytes, 5);
+	assert_int_equal(answer->gather.out.bytes, 5);
 	told++;
 }
 

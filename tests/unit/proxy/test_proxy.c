@@ -408,7 +408,7 @@ static void a_restore_of_large_values_waits_for_the_server(void **state)
 
 static void inject_entry(struct resp_out *entry)
 {
-	proxy_inject(bed.proxy, &(struct hf_smr_applied){.data = entry->data, .bytes = (uint32_t)entry->bytes});
+	proxy_apply(bed.proxy, &(struct hf_smr_applied){.data = entry->data, .bytes = (uint32_t)entry->bytes});
 }
 
 static void put_record(struct resp_out *entry, const char *name, const uint8_t *key, size_t bytes)
@@ -739,6 +739,82 @@ static void a_member_whose_server_is_silent_does_not_lead(void **state)
 	close_bed();
 }
 
+static bool server_has_it(void)
+{
+	return count(&bed.asked, "fatal") == 1;
+}
+
+static bool is_refused_everywhere(void)
+{
+	return count(&bed.replies, "ended while it had this command: it was not executed") == 1;
+}
+
+static bool has_ended(void)
+{
+	return bed.why[0] != '\0';
+}
+
+static void end_server(const char *text)
+{
+	open_bed_of(true);
+	connect_client();
+	bed.silent = true;
+	send_text(text);
+	until(server_has_it);
+	shutdown(bed.server, SHUT_RDWR);
+}
+
+/* R-S33: no other member gets it, and the client learns that. */
+static void a_write_that_ends_the_leaders_server_is_skipped(void **state)
+{
+	(void)state;
+	end_server("SET fatal x\r\n");
+	until(is_refused_everywhere);
+	until(has_ended);
+	assert_non_null(strstr(bed.why, "end of the stream"));
+	close_bed();
+}
+
+static void a_read_that_ends_the_leaders_server_is_answered(void **state)
+{
+	(void)state;
+	end_server("PEXPIRETIME fatal\r\n");
+	until(is_refused_everywhere);
+	until(has_ended);
+	close_bed();
+}
+
+/* An earlier leader may have answered it. */
+static void an_entry_of_an_earlier_leader_is_not_skipped(void **state)
+{
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	bed.silent = true;
+	send_text("SET fatal x\r\n");
+	until(server_has_it);
+	bed.proxy->inherited = bed.proxy->applied;
+	shutdown(bed.server, SHUT_RDWR);
+	until(has_ended);
+	assert_false(is_refused_everywhere());
+	close_bed();
+}
+
+static bool is_cleared(void)
+{
+	return bed.proxy->cleared > 0 && bed.proxy->cleared == bed.proxy->given;
+}
+
+static void what_the_leaders_server_has_answered_is_cleared(void **state)
+{
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	send_text("SET a x\r\n");
+	until(is_cleared);
+	close_bed();
+}
+
 /* The leader that is lost may have removed it. */
 static void a_change_that_is_sent_again_and_refused_is_unknown(void **state)
 {
@@ -870,6 +946,10 @@ int main(void)
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_change_that_is_sent_again_and_refused_is_unknown),
 		cmocka_unit_test(a_member_whose_server_is_silent_does_not_lead),
+		cmocka_unit_test(a_write_that_ends_the_leaders_server_is_skipped),
+		cmocka_unit_test(a_read_that_ends_the_leaders_server_is_answered),
+		cmocka_unit_test(an_entry_of_an_earlier_leader_is_not_skipped),
+		cmocka_unit_test(what_the_leaders_server_has_answered_is_cleared),
 		cmocka_unit_test(a_client_may_write_all_before_it_reads),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
