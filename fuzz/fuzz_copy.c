@@ -27,6 +27,8 @@ static void fuzz_message(const uint8_t *data, size_t bytes)
 		return;
 	if (message.kind == COPY_FILE)
 		ensure(message.file.name[0] != '/' && strstr(message.file.name, "/../") == NULL);
+	if (message.kind == COPY_FILE && copy_link_stays(message.file.name, message.file.target))
+		ensure(message.file.target[0] != '/' && message.file.target[0] != '\0');
 	if (message.kind == COPY_BEGIN)
 		ensure(strchr(message.begin.name, '/') == NULL && message.begin.name[0] != '\0');
 	ensure(copy_message_write(&message, again) == bytes);

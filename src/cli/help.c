@@ -21,7 +21,7 @@ static const struct {
 		 "  --output DIR     directory of demo.json and demo.html; default: the current one\n"
 		 "  --json           print nothing but the report, as JSON\n"},
 	{"transfer",
-		"send PATH ADDRESS[,ADDRESS]... --config FILE [--rate MB/S] [--timeout S]\n"
+		"send PATH ADDRESS[,ADDRESS]... --config FILE [-L] [--rate MB/S] [--timeout S]\n"
 		"                         [--listen ADDRESS] [--fallback auto|off|required]\n"
 		"                         [--json]\n"
 		"       holdfast transfer receive DIRECTORY --config FILE [--once] [--listen ADDRESS]\n"
@@ -36,6 +36,7 @@ static const struct {
 		"  --fallback WAY   off: each chunk stays on the transport that it began on; required: refuse a "
 		"receiver\n"
 		"                   that a single transport reaches; default: auto\n"
+		"  -L, --copy-links send what links lead to; default: links as links, and none that leads out of PATH\n"
 		"  --rate MB/S      read at most this many megabytes a second; 0: no limit\n"
 		"  --timeout S      time to wait for the receiver's first reply; default: 10\n"
 		"  --once           receive: end after one copy; status: print once, also on a terminal\n"

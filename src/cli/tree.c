@@ -11,6 +11,14 @@
 #define DEPTH_MAX   64u
 #define NS_A_SECOND 1000000000u
 
+/* A directory that is being walked, and those that it is in. */
+struct level {
+	const struct level *above;
+	dev_t device;
+	ino_t inode;
+	unsigned depth;
+};
+
 struct walk {
 	enum tree_scope scope;
 	size_t root_bytes; /* of the path, with its slash */
@@ -20,7 +28,11 @@ struct walk {
 
 static void fill(const struct stat *status, struct tree_file *file)
 {
-	file->kind = S_ISDIR(status->st_mode) ? TREE_DIRECTORY : S_ISREG(status->st_mode) ? TREE_FILE : TREE_OTHER;
+	file->kind = S_ISDIR(status->st_mode)   ? TREE_DIRECTORY
+		     : S_ISREG(status->st_mode) ? TREE_FILE
+		     : S_ISLNK(status->st_mode) ? TREE_LINK
+						: TREE_OTHER;
+	file->what = S_ISSOCK(status->st_mode) ? "a socket" : S_ISFIFO(status->st_mode) ? "a pipe" : "a device";
 	file->bytes = (uint64_t)status->st_size;
 	file->mtime_ns = (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
 	file->inode = (uint64_t)status->st_ino;
@@ -55,28 +67,43 @@ static bool left_out(const struct walk *walk, const char *name)
 	return walk->scope == TREE_SOURCES && (name[0] == '.' || strncmp(name, "build", 5) == 0);
 }
 
-static int walk_directory(const struct walk *walk, const char *path, unsigned depth);
+static bool is_above(const struct level *level, const struct stat *status)
+{
+	while (level != NULL && (level->device != status->st_dev || level->inode != status->st_ino))
+		level = level->above;
+	return level != NULL;
+}
 
-static int walk_entry(const struct walk *walk, const char *path, unsigned depth)
+static int walk_directory(const struct walk *walk, const char *path, const struct level *level);
+
+static int walk_entry(const struct walk *walk, const char *path, const struct level *above)
 {
 	struct tree_file file = {.path = path, .name = path + walk->root_bytes};
-	struct stat status;
+	struct stat status, behind;
+	struct level level = {.above = above, .depth = above->depth + 1};
 	int answer;
 
 	if (lstat(path, &status) != 0)
 		return 0; /* gone since it was listed */
+	if (walk->scope == TREE_BEHIND && S_ISLNK(status.st_mode) && stat(path, &behind) == 0 &&
+		!is_above(above, &behind))
+		status = behind;
 	fill(&status, &file);
-	if (file.kind == TREE_FILE || walk->scope == TREE_ALL) {
+	if (file.kind == TREE_FILE || walk->scope >= TREE_ALL) {
 		answer = walk->found(&file, walk->context);
+		if (answer == TREE_SKIP && file.kind == TREE_DIRECTORY)
+			return 0;
 		if (answer != 0 || file.kind != TREE_DIRECTORY)
 			return answer;
 	}
 	if (file.kind != TREE_DIRECTORY)
 		return 0;
-	return depth < DEPTH_MAX ? walk_directory(walk, path, depth + 1) : -ELOOP;
+	level.device = status.st_dev;
+	level.inode = status.st_ino;
+	return level.depth <= DEPTH_MAX ? walk_directory(walk, path, &level) : -ELOOP;
 }
 
-static int walk_directory(const struct walk *walk, const char *path, unsigned depth)
+static int walk_directory(const struct walk *walk, const char *path, const struct level *level)
 {
 	struct dirent **entries;
 	int n = scandir(path, &entries, NULL, alphasort), answer = 0;
@@ -89,7 +116,7 @@ static int walk_directory(const struct walk *walk, const char *path, unsigned de
 			if (snprintf(entry_path, PATH_BYTES, "%s/%s", path, entries[i]->d_name) >= PATH_BYTES)
 				answer = -ENAMETOOLONG;
 			else
-				answer = walk_entry(walk, entry_path, depth);
+				answer = walk_entry(walk, entry_path, level);
 		}
 		free(entries[i]);
 	}
@@ -103,6 +130,12 @@ int tree_each(const char *path, enum tree_scope scope, int (*found)(const struct
 	void *context)
 {
 	struct walk walk = {.scope = scope, .root_bytes = strlen(path) + 1, .found = found, .context = context};
+	struct level root = {0};
+	struct stat status;
 
-	return walk_directory(&walk, path, 0);
+	if (stat(path, &status) != 0)
+		return -errno;
+	root.device = status.st_dev;
+	root.inode = status.st_ino;
+	return walk_directory(&walk, path, &root);
 }

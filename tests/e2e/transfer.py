@@ -107,7 +107,9 @@ def _same(source, copy):
     assert _hashes(source) == _hashes(copy)
     for path in source.rglob("*"):
         there = copy / path.relative_to(source)
-        if path.is_file() and not path.is_symlink():
+        if path.is_symlink():
+            assert os.readlink(there) == os.readlink(path)
+        elif path.is_file():
             assert there.stat().st_mode == path.stat().st_mode and there.stat().st_mtime_ns == path.stat().st_mtime_ns
 
 
@@ -123,7 +125,7 @@ def a_directory_arrives_whole(directory):
         done = pair.send("set/")
         _same(source, pair.into / "set")
         assert done["phase"] == "done" and done["sent_bytes"] == done["bytes"] and done["kept_bytes"] == 0
-        assert done["files"] == done["files_verified"] == 10
+        assert done["files"] == done["files_verified"] == 11 and done["left_out"] == 0
         assert sum(rail["bytes"] for rail in done["rails"]) + done["tcp_bytes"] == done["bytes"]
         assert _left_over(pair) == []
         assert "verified by SHA-256" in pair.stop()
@@ -290,6 +292,117 @@ def names_of_the_receivers_own_files_are_refused(directory):
     with _Pair(directory) as pair:
         for name in (".holdfast", ".w.holdfast-part", ".w.holdfast-journal", "set"):
             assert "a name of a receiver's own files" in pair.send(name, check=2).stderr
+
+
+def _make_cache(cache):
+    """As Hugging Face's: a snapshot is links to blobs."""
+    for i in range(3):
+        _make(cache / "blobs" / f"{i:064x}", MIB // 2 + i, seed=i)
+    snapshot = cache / "snapshots" / "abc"
+    (snapshot / "sub").mkdir(parents=True)
+    for i, name in enumerate(("config.json", "model.safetensors")):
+        (snapshot / name).symlink_to(f"../../blobs/{i:064x}")
+    (snapshot / "sub" / "vocab").symlink_to(f"../../../blobs/{2:064x}")
+    _make(cache / "refs" / "main", 40)
+    return snapshot
+
+
+def a_cache_of_links_to_blobs_arrives_as_links(directory):
+    cache = pathlib.Path(directory) / "models--x"
+    snapshot = _make_cache(cache)
+    with _Pair(directory) as pair:
+        pair.receive()
+        assert pair.send(cache)["left_out"] == 0
+        _same(cache, pair.into / "models--x")
+        there = pair.into / "models--x" / "snapshots" / "abc"
+        for name in ("config.json", "model.safetensors", "sub/vocab"):
+            assert (there / name).is_symlink() and (there / name).read_bytes() == (snapshot / name).read_bytes()
+
+
+def a_snapshot_alone_is_followed_by_option_and_else_not_whole(directory):
+    snapshot = _make_cache(pathlib.Path(directory) / "models--x")
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send(snapshot, check=1)
+        assert json.loads(done.stdout)["left_out"] == 3, done.stdout
+        assert done.stderr.count("a link that leads out of the copy; --copy-links sends what it leads to") == 3
+        shutil.rmtree(pair.into / "abc")
+        for option in ("-L", "--copy-links"):
+            assert pair.send(snapshot, option)["left_out"] == 0
+            for name in ("config.json", "model.safetensors", "sub/vocab"):
+                copy = pair.into / "abc" / name
+                assert not copy.is_symlink() and copy.read_bytes() == (snapshot / name).read_bytes()
+            shutil.rmtree(pair.into / "abc")
+
+
+def a_link_that_is_followed_in_a_circle_or_to_nowhere_is_told(directory):
+    source = pathlib.Path(directory) / "set"
+    _make(source / "a" / "file", 5)
+    (source / "a" / "up").symlink_to("..")
+    (source / "gone").symlink_to("nowhere")
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send(source, "-L", check=1)
+        assert json.loads(done.stdout)["left_out"] == 2
+        assert done.stderr.count("a link that leads nowhere, or to a directory that it is in") == 2
+        assert sorted(_hashes(pair.into / "set")) == ["a", "a/file"]
+        shutil.rmtree(pair.into / "set")
+        assert pair.send(source)["left_out"] == 0  # as links they are whole
+        _same(source, pair.into / "set")
+
+
+def each_thing_that_is_left_out_is_told(directory):
+    import socket
+    source = pathlib.Path(directory) / "set"
+    _make(source / "file", 5)
+    os.mkfifo(source / "pipe")
+    here = os.getcwd()
+    os.chdir(source)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("sock")
+    os.chdir(here)
+    (source / "absolute").symlink_to("/etc/hostname")
+    expected = ["set/pipe: a pipe", "set/sock: a socket", "set/absolute: a link that leads out of the copy"]
+    if os.getuid() == 0 and os.path.exists("/dev/null"):
+        os.mknod(source / "null", 0o600 | 0o020000, os.makedev(1, 3))
+        expected.append("set/null: a device")
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send("set", check=1)
+        found = json.loads(done.stdout)
+        assert found["phase"] == "done" and found["left_out"] == len(expected), done.stdout
+        for words in expected:
+            assert f"left out: {words}" in done.stderr, done.stderr
+        assert sorted(_hashes(pair.into / "set")) == ["file"]
+
+
+def what_this_user_cannot_read_is_left_out_and_told(directory):
+    source = pathlib.Path(directory) / "set"
+    _make(source / "file", 5)
+    _make(source / "secret", 5)
+    _make(source / "closed" / "file", 5)
+    (source / "secret").chmod(0)
+    (source / "closed").chmod(0)
+    as_other = {}
+    if os.getuid() == 0:
+        as_other = {"user": 65534, "group": 65534, "extra_groups": []}
+        os.chmod(directory, 0o755)
+        for path in (source, source / "file"):
+            path.chmod(0o755)
+    with _Pair(directory) as pair:
+        pair.receive()
+        try:
+            done = program.run(directory, *pair._words("set", ("--json",)), check=1, **as_other)
+        except PermissionError:
+            raise program.Skip("another user cannot run the program here")
+        finally:
+            (source / "closed").chmod(0o700)
+        if "--config" in done.stderr or "fabric" in done.stderr:
+            raise program.Skip(f"another user cannot open the devices here: {done.stderr}")
+        assert json.loads(done.stdout)["left_out"] == 2, done.stdout
+        assert "left out: set/secret: not readable by this user" in done.stderr, done.stderr
+        assert "left out: set/closed: a directory that is not readable by this user" in done.stderr, done.stderr
+        assert sorted(_hashes(pair.into / "set")) == ["file"]
 
 
 def a_full_disk_is_told(directory):

@@ -1,4 +1,5 @@
 """A receiver that finds foreign or damaged files of its own: transfer_trust.py HOLDFAST."""
+import json
 import os
 import pathlib
 import random
@@ -37,6 +38,8 @@ def _flip(path, at):
 def _arrives_or_says_why(pair, source, damage):
     """Never a copy that is said to be verified and is another one; the second attempt succeeds at the latest."""
     done = pair.send("set", check=None)
+    if damage == "nothing":
+        assert json.loads(done.stdout)["kept_bytes"] > 0, done.stdout
     if done.returncode != 0:
         assert done.returncode == 1 and "send it again" in done.stderr, (damage, done.stderr)
         assert not (pair.into / "set").exists(), damage
@@ -60,6 +63,7 @@ def foreign_bytes_in_a_part_are_never_verified(directory):
 def _damages(journal, other, draw):
     """By name, a change of the bytes of a journal; None: no file."""
     size = len(journal)
+    yield "nothing", journal
     yield "missing", None
     yield "empty", b""
     yield "zeros", bytes(size)
@@ -113,6 +117,27 @@ def _journal_of_another(pair, source):
     os.rename(source, other)
     os.rename(source.with_name("first"), source)
     return text
+
+
+def an_earlier_copy_may_have_had_other_kinds(directory):
+    """A directory where there was a file or a link, and the other way round; nothing is written through the link."""
+    source = pathlib.Path(directory) / "set"
+    transfer._make(source / "a", 5)
+    transfer._make(source / "b" / "c", MIB)
+    transfer._make(source / "b" / "d" / "e", 5)
+    (source / "l").symlink_to("b")
+    transfer._make(source / "z", 24 * MIB)
+    with transfer._Pair(directory) as pair:
+        _interrupt(pair, 8 * MIB)
+        assert (pair.part("set") / "l").is_symlink()
+        (source / "a").unlink()
+        transfer._make(source / "a" / "now", 7)
+        shutil.rmtree(source / "b")
+        transfer._make(source / "b", 9)
+        (source / "l").unlink()
+        transfer._make(source / "l" / "c", 2 * MIB, seed=3)
+        pair.send("set")
+        transfer._same(source, pair.into / "set")
 
 
 if __name__ == "__main__":

@@ -222,6 +222,7 @@ int demo_input_prepare(struct hf_env *env, const struct demo_options *options, c
 	switch (kind) {
 	case TREE_MISSING:
 		return hf_error_set(error, -ENOENT, "there is no file or directory '%s'", options->input);
+	case TREE_LINK:
 	case TREE_OTHER:
 		return hf_error_set(error, -EINVAL, "'%s' is neither a file nor a directory", options->input);
 	case TREE_FILE:

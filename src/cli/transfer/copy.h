@@ -12,7 +12,7 @@ struct copy_send_options {
 	struct hf_addr to[COPY_ADDRESSES];
 	unsigned to_count;
 	uint64_t rate_bytes, burst_bytes, connect_timeout_ns;
-	bool json;
+	bool json, copy_links; /* copy_links: in the place of a link what it leads to */
 	struct copy_node_options node;
 	/* Instead of a terminal: called after each look, every look_every_ns; false ends the copy. NULL: the
 	 * terminal. */

@@ -225,7 +225,7 @@ static void open_done(struct hf_work *work, int result)
 	}
 	if (session->state != SESSION_LIVE)
 		return;
-	if (file->stored->directory) {
+	if (file->stored->entry != COPY_REGULAR) {
 		verified(file);
 		return;
 	}
@@ -250,21 +250,33 @@ static struct session_file *free_file(struct session *session)
 	return NULL;
 }
 
+/* Else the session has failed with the reason. */
+static bool may_be_made(struct session *session, const struct copy_file *said)
+{
+	if (copy_name_is_own(said->name))
+		session_fail(session, COPY_OWN_REFUSED, said->name);
+	else if (said->entry == COPY_LINK && !copy_link_stays(said->name, said->target))
+		session_fail(session, "%.100s is a link that leads out of the copy", said->name);
+	else if (!copy_store_has_parent(&session->store, said->name))
+		session_fail(session, "%.100s comes before the directory that it is in", said->name);
+	else
+		return true;
+	return false;
+}
+
 void intake_file(struct session *session, const struct copy_file *said)
 {
 	struct session_file *file = free_file(session);
 	struct copy_stored *stored;
 	bool record;
 
-	if (file == NULL || said->file != session->next_file || (said->directory && said->bytes > 0) ||
-		(said->name_bytes == 0 && (said->directory != 0) != session->store.directory)) {
+	if (file == NULL || said->file != session->next_file ||
+		(said->name_bytes == 0 && said->entry != (session->store.directory ? COPY_DIRECTORY : COPY_REGULAR))) {
 		session_fail(session, "the sender begins a file out of turn; the versions of both ends differ");
 		return;
 	}
-	if (copy_name_is_own(said->name)) {
-		session_fail(session, COPY_OWN_REFUSED, said->name);
+	if (!may_be_made(session, said))
 		return;
-	}
 	stored = copy_store_find(&session->store, said, &record);
 	if (stored == NULL || stored->named) {
 		session_fail(session, stored == NULL ? "the receiver has no memory left" : "%.100s was sent twice",

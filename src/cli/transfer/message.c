@@ -20,13 +20,15 @@ static const struct field ring_fields[] = {
 };
 static const struct field file_fields[] = {
 	FIELD_ANY(struct copy_file, file),
-	FIELD_MAX(struct copy_file, directory, 1),
+	FIELD_MAX(struct copy_file, entry, COPY_ENTRIES - 1),
 	FIELD_MAX(struct copy_file, mode, 07777),
 	FIELD_MAX(struct copy_file, bytes, FILE_BYTES_MOST),
 	FIELD_ANY(struct copy_file, mtime_ns),
 	FIELD_ANY(struct copy_file, inode),
 	FIELD_MAX(struct copy_file, name_bytes, COPY_NAME_BYTES - 1),
 	FIELD_COUNTED(struct copy_file, name, name_bytes),
+	FIELD_MAX(struct copy_file, target_bytes, COPY_NAME_BYTES - 1),
+	FIELD_COUNTED(struct copy_file, target, target_bytes),
 };
 static const struct field have_fields[] = {
 	FIELD_ANY(struct copy_have, file),
@@ -119,6 +121,42 @@ bool copy_name_is_own(const char *name)
 	}
 }
 
+/* A ".." behind a name could follow that name, as a link, to a higher place. */
+bool copy_link_stays(const char *name, const char *target)
+{
+	unsigned above = 0;
+	bool descended = false;
+
+	for (const char *at = name; *at != '\0'; at++)
+		above += *at == '/';
+	if (target[0] == '/' || target[0] == '\0')
+		return false;
+	while (*target != '\0') {
+		size_t length = strcspn(target, "/");
+
+		if (length == 2 && strncmp(target, "..", 2) == 0) {
+			if (descended || above == 0)
+				return false;
+			above--;
+		} else if (length > 0 && !(length == 1 && target[0] == '.')) {
+			descended = true;
+		}
+		target += length;
+		target += *target == '/';
+	}
+	return true;
+}
+
+static bool file_is_good(const struct copy_file *file)
+{
+	if (file->name_bytes > 0 && !name_is_good(file->name, file->name_bytes))
+		return false;
+	if (file->entry != COPY_REGULAR && file->bytes > 0)
+		return false;
+	return file->entry == COPY_LINK ? file->target_bytes > 0 && strlen(file->target) == file->target_bytes
+					: file->target_bytes == 0;
+}
+
 /* Control characters of a peer stay off the terminal. */
 static void make_printable(char *text)
 {
@@ -144,7 +182,7 @@ bool copy_message_read(const void *at, size_t bytes, struct copy_message *messag
 		       strchr(message->begin.name, '/') == NULL;
 	if (message->kind == COPY_HAVE)
 		return message->have.begin < message->have.end;
-	if (message->kind == COPY_FILE && message->file.name_bytes > 0)
-		return name_is_good(message->file.name, message->file.name_bytes);
+	if (message->kind == COPY_FILE)
+		return file_is_good(&message->file);
 	return true;
 }

@@ -59,13 +59,17 @@ struct copy_ring {
 	uint64_t addr;
 	uint32_t slots, slot_bytes;
 };
+enum copy_entry { COPY_REGULAR, COPY_DIRECTORY, COPY_LINK, COPY_ENTRIES };
+
 struct copy_file {
-	uint32_t file; /* by which the others call it; counted from 0 */
-	uint8_t directory;
+	uint32_t file;                   /* by which the others call it; counted from 0 */
+	uint8_t entry;                   /* enum copy_entry */
 	uint32_t mode;                   /* as of chmod(2) */
 	uint64_t bytes, mtime_ns, inode; /* another one of these: another file */
 	uint16_t name_bytes;
 	char name[COPY_NAME_BYTES]; /* of a copy that is one file: empty */
+	uint16_t target_bytes;
+	char target[COPY_NAME_BYTES]; /* of a link */
 };
 struct copy_have {
 	uint32_t file;
@@ -109,6 +113,9 @@ uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_
 bool copy_message_read(const void *at, size_t bytes, struct copy_message *message_out);
 /* Whether a part of it is a name of a receiver's own files, of any version: no sender may make one (R-T27). */
 bool copy_name_is_own(const char *name);
+/* Whether a link of that name leads to a place in the copy, as long as all other links in it do: relative, ".." only at
+ * its beginning, and no more of them than directories above it (R-T29). */
+bool copy_link_stays(const char *name, const char *target);
 
 /* Of a whole file: a directory and an empty file have none. */
 static inline uint64_t copy_chunks(uint64_t bytes)

@@ -72,12 +72,13 @@ static void announce(struct copy_sender *sender, struct reading *file)
 	const struct copy_source_file *source = &sender->config.source->files[sender->next_file];
 	struct copy_message message = {.kind = COPY_FILE,
 		.file = {.file = sender->next_file,
-			.directory = source->directory,
+			.entry = (uint8_t)source->entry,
 			.mode = source->mode,
 			.bytes = source->bytes,
 			.mtime_ns = source->mtime_ns,
 			.inode = source->inode,
-			.name_bytes = (uint16_t)strlen(source->name)}};
+			.name_bytes = (uint16_t)strlen(source->name),
+			.target_bytes = source->target != NULL ? (uint16_t)strlen(source->target) : 0}};
 
 	move_reading(file, READING_ANNOUNCED);
 	file->number = sender->next_file;
@@ -89,6 +90,8 @@ static void announce(struct copy_sender *sender, struct reading *file)
 		return;
 	}
 	memcpy(message.file.name, source->name, message.file.name_bytes);
+	if (source->target != NULL)
+		memcpy(message.file.target, source->target, message.file.target_bytes);
 	sender->next_file++;
 	sender_send(sender, &message);
 }
@@ -134,7 +137,7 @@ void reading_verified(struct copy_sender *sender, uint32_t number)
 	struct reading *file = find_reading(sender, number);
 
 	if (file == NULL || file->slots > 0 ||
-		file->state != (file->source->directory ? READING_ANNOUNCED : READING_ENDED)) {
+		file->state != (file->source->entry == COPY_REGULAR ? READING_ENDED : READING_ANNOUNCED)) {
 		copy_sender_fail(sender, "the receiver answers out of turn; the versions of both ends differ");
 		return;
 	}

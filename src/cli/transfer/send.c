@@ -115,6 +115,12 @@ static int report(struct sending *sending)
 	status = progress->phase == COPY_DONE ? EXIT_DONE : EXIT_FOUND;
 	if (status != EXIT_DONE && sending->options->look == NULL)
 		cli_refuse("transfer", "%s: %s", sending->options->path, progress->why);
+	for (uint32_t i = 0; i < sending->source.left_out_count; i++) {
+		const struct copy_left_out *left = &sending->source.left_out[i];
+
+		(void)cli_fail("transfer", "left out: %s: %s", left->path, left->why);
+		status = EXIT_FOUND;
+	}
 	if (process_interrupted())
 		status = EXIT_INTERRUPTED;
 	if (sending->options->json) {
@@ -122,7 +128,7 @@ static int report(struct sending *sending)
 
 		return status != EXIT_DONE ? status : printed;
 	}
-	if (status != EXIT_DONE)
+	if (progress->phase != COPY_DONE)
 		return status;
 	seconds = (double)(now_ns - watch->begun_ns) / 1e9;
 	screen_say(&sending->screen,
@@ -134,9 +140,10 @@ static int report(struct sending *sending)
 		if (watch->ways[i].name[0] != '\0')
 			screen_say(&sending->screen, "  %-12s %9s", watch->ways[i].name,
 				draw_bytes((double)watch->ways[i].bytes));
-	if (sending->source.left_out > 0)
-		screen_say(&sending->screen, "  left out: %u links, devices and sockets", sending->source.left_out);
-	return cli_flush("transfer");
+	if (sending->source.left_out_count > 0)
+		screen_say(&sending->screen, "  left out: %u, each with its reason above; the copy is not whole",
+			sending->source.left_out_count);
+	return status != EXIT_DONE ? status : cli_flush("transfer");
 }
 
 static int begin(struct sending *sending, struct hf_error *error)
@@ -148,7 +155,7 @@ static int begin(struct sending *sending, struct hf_error *error)
 		.rate_bytes = options->rate_bytes,
 		.burst_bytes = options->burst_bytes,
 		.connect_timeout_ns = options->connect_timeout_ns};
-	int failed = copy_source_open(&sending->source, options->path, error);
+	int failed = copy_source_open(&sending->source, options->path, options->copy_links, error);
 
 	options->node.node_events.peer_down = on_peer_down;
 	options->node.transfer_events.segment = on_segment;

@@ -1,39 +1,95 @@
 #include "cli/transfer/source.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FILES_LEAST 64u
 #define FILES_MOST  (1u << 30)
 
-static int make_room(struct copy_source *source)
+/* For one more element of that size. */
+static int make_room(void **at, uint32_t count, uint32_t *room, size_t bytes)
 {
-	uint32_t room = source->room == 0 ? FILES_LEAST : source->room * 2;
-	struct copy_source_file *grown;
+	uint32_t more = *room == 0 ? FILES_LEAST : *room * 2;
+	void *grown;
 
-	if (source->count < source->room)
+	if (count < *room)
 		return 0;
-	if (source->room >= FILES_MOST)
+	if (*room >= FILES_MOST)
 		return -EFBIG;
-	grown = realloc(source->files, room * sizeof(*grown));
+	grown = realloc(*at, more * bytes);
 	if (grown == NULL)
 		return -ENOMEM;
-	source->files = grown;
-	source->room = room;
+	*at = grown;
+	*room = more;
 	return 0;
+}
+
+static int leave_out(struct copy_source *source, const char *path, const char *why)
+{
+	void *at = source->left_out;
+	int failed = make_room(&at, source->left_out_count, &source->left_out_room, sizeof(*source->left_out));
+	char *text = strdup(path);
+
+	source->left_out = at;
+	if (failed || text == NULL) {
+		free(text);
+		return failed ? failed : -ENOMEM;
+	}
+	source->left_out[source->left_out_count++] = (struct copy_left_out){.path = text, .why = why};
+	return TREE_SKIP;
+}
+
+/* NULL: it is sent. */
+static const char *why_not(const struct tree_file *found, bool behind, char target[COPY_NAME_BYTES])
+{
+	ssize_t bytes;
+
+	switch (found->kind) {
+	case TREE_FILE:
+		return faccessat(AT_FDCWD, found->path, R_OK, AT_EACCESS) == 0 ? NULL : "not readable by this user";
+	case TREE_DIRECTORY:
+		return faccessat(AT_FDCWD, found->path, R_OK | X_OK, AT_EACCESS) == 0
+			       ? NULL
+			       : "a directory that is not readable by this user";
+	case TREE_LINK:
+		if (behind)
+			return "a link that leads nowhere, or to a directory that it is in";
+		bytes = readlink(found->path, target, COPY_NAME_BYTES);
+		if (bytes < 0 || bytes >= COPY_NAME_BYTES)
+			return "a link that cannot be read";
+		target[bytes] = '\0';
+		return copy_link_stays(found->name, target)
+			       ? NULL
+			       : "a link that leads out of the copy; --copy-links sends what it leads to";
+	case TREE_OTHER:
+		return found->what;
+	case TREE_MISSING:
+		break;
+	}
+	return "gone";
+}
+
+static enum copy_entry entry_of(enum tree_kind kind)
+{
+	return kind == TREE_DIRECTORY ? COPY_DIRECTORY : kind == TREE_LINK ? COPY_LINK : COPY_REGULAR;
 }
 
 static int add(const struct tree_file *found, void *context)
 {
 	struct copy_source *source = context;
 	struct copy_source_file *file;
+	char target[COPY_NAME_BYTES] = "";
+	const char *why = why_not(found, source->behind, target);
+	void *at = source->files;
 	int failed;
 
-	if (found->kind != TREE_FILE && found->kind != TREE_DIRECTORY) {
-		source->left_out++;
-		return 0;
+	if (why != NULL) {
+		failed = leave_out(source, found->path, why);
+		return failed == TREE_SKIP && found->kind != TREE_DIRECTORY ? 0 : failed;
 	}
 	if (strlen(found->name) >= COPY_NAME_BYTES)
 		return -ENAMETOOLONG;
@@ -41,18 +97,23 @@ static int add(const struct tree_file *found, void *context)
 		return hf_error_set(source->error, -EINVAL,
 			"%.150s has a name of a receiver's own files, which none takes; rename it or move it away",
 			found->path);
-	failed = make_room(source);
+	failed = make_room(&at, source->count, &source->room, sizeof(*source->files));
+	source->files = at;
 	if (failed)
 		return failed;
 	file = &source->files[source->count];
 	*file = (struct copy_source_file){.path = strdup(found->path),
-		.directory = found->kind == TREE_DIRECTORY,
+		.entry = entry_of(found->kind),
 		.mode = found->mode,
 		.bytes = found->kind == TREE_FILE ? found->bytes : 0,
 		.mtime_ns = found->kind == TREE_FILE ? found->mtime_ns : 0, /* what is in it changes a directory's */
-		.inode = found->inode};
-	if (file->path == NULL)
+		.inode = found->inode,
+		.target = found->kind == TREE_LINK ? strdup(target) : NULL};
+	if (file->path == NULL || (found->kind == TREE_LINK && file->target == NULL)) {
+		free(file->path);
+		free(file->target);
 		return -ENOMEM;
+	}
 	file->name = file->path + (found->name - found->path);
 	source->bytes += file->bytes;
 	source->count++;
@@ -83,12 +144,12 @@ static int take_title(struct copy_source *source, const char *path, struct hf_er
 	return 0;
 }
 
-int copy_source_open(struct copy_source *source, const char *path, struct hf_error *error)
+int copy_source_open(struct copy_source *source, const char *path, bool behind, struct hf_error *error)
 {
 	struct tree_file root;
 	int failed = tree_look(path, &root);
 
-	*source = (struct copy_source){.error = error};
+	*source = (struct copy_source){.error = error, .behind = behind};
 	if (failed)
 		return hf_error_set(error, failed, "%s cannot be read: %s", path, strerror(-failed));
 	if (root.kind == TREE_OTHER)
@@ -99,8 +160,10 @@ int copy_source_open(struct copy_source *source, const char *path, struct hf_err
 	source->directory = root.kind == TREE_DIRECTORY;
 	root.name = root.path + strlen(root.path);
 	failed = add(&root, source);
+	if (!failed && source->count == 0)
+		failed = -EACCES;
 	if (!failed && source->directory)
-		failed = tree_each(path, TREE_ALL, add, source);
+		failed = tree_each(path, behind ? TREE_BEHIND : TREE_ALL, add, source);
 	if (failed) {
 		copy_source_close(source);
 		return error->text[0] != '\0'
@@ -112,9 +175,14 @@ int copy_source_open(struct copy_source *source, const char *path, struct hf_err
 
 void copy_source_close(struct copy_source *source)
 {
-	for (uint32_t i = 0; i < source->count; i++)
+	for (uint32_t i = 0; i < source->count; i++) {
 		free(source->files[i].path);
+		free(source->files[i].target);
+	}
+	for (uint32_t i = 0; i < source->left_out_count; i++)
+		free(source->left_out[i].path);
 	free(source->files);
+	free(source->left_out);
 	*source = (struct copy_source){0};
 }
 

@@ -11,19 +11,27 @@ struct copy_source {
 	struct copy_source_file {
 		char *path;       /* to open it */
 		const char *name; /* within path; of the root: "" */
-		bool directory;
+		enum copy_entry entry;
 		uint32_t mode;
 		uint64_t bytes, mtime_ns, inode;
-	} * files;                      /* a directory before what is in it */
-	uint32_t count, room, left_out; /* left_out: links and devices */
+		char *target; /* of a link; else NULL */
+	} * files;            /* a directory before what is in it */
+	uint32_t count, room;
+	struct copy_left_out {
+		char *path;
+		const char *why; /* "a socket" */
+	} * left_out;
+	uint32_t left_out_count, left_out_room;
 	uint64_t bytes;
-	bool directory;
+	bool directory, behind;
 	char title[COPY_TITLE_BYTES]; /* the last part of the path */
 	struct hf_error *error;       /* of its listing */
 };
 
-/* Blocks. -errno with words: it cannot be read, or has a name that cannot be sent. */
-int copy_source_open(struct copy_source *source, const char *path, struct hf_error *error);
+/* Blocks. With `behind`, in the place of a link what it leads to; else links are sent as links, but for those that lead
+ * out of it (copy_link_stays), which are left out. -errno with words: it cannot be read, or has a name that cannot be
+ * sent. */
+int copy_source_open(struct copy_source *source, const char *path, bool behind, struct hf_error *error);
 void copy_source_close(struct copy_source *source);
 
 /* Whether it is still the file that was listed, as far as stat(2) tells. */

@@ -45,7 +45,9 @@ static void forget(struct copy_store *store, struct copy_stored *old)
 	table_remove(&store->by_name, key_of(old->name));
 	if (first != NULL)
 		(void)table_put(&store->by_name, key_of(old->name), first); /* in the place that was just left */
-	store->stored[old->number] = NULL;
+	if (old->entry == COPY_REGULAR)
+		store->stored[old->number] = NULL;
+	list_remove(&old->link);
 	free(old->have);
 	free(old);
 }
@@ -67,27 +69,31 @@ static int make_room(struct copy_store *store)
 
 static struct copy_stored *add(struct copy_store *store, const struct copy_file *file)
 {
-	size_t name_bytes = strlen(file->name) + 1;
+	size_t name_bytes = strlen(file->name) + 1, target_bytes = strlen(file->target) + 1;
 	uint32_t key = key_of(file->name);
-	struct copy_stored *stored = calloc(1, sizeof(*stored) + name_bytes), *first = table_get(&store->by_name, key);
+	struct copy_stored *stored = calloc(1, sizeof(*stored) + name_bytes + target_bytes),
+			   *first = table_get(&store->by_name, key);
 	uint8_t *have = calloc(1, copy_chunks(file->bytes) / 8 + 1);
 
 	if (stored == NULL || have == NULL || make_room(store) != 0)
 		goto fail;
 	*stored = (struct copy_stored){.next = first,
 		.number = store->count,
-		.directory = file->directory != 0,
+		.entry = (enum copy_entry)file->entry,
 		.mode = file->mode,
 		.bytes = file->bytes,
 		.mtime_ns = file->mtime_ns,
 		.inode = file->inode,
 		.have = have};
 	memcpy(stored->name, file->name, name_bytes);
+	stored->target = memcpy(stored->name + name_bytes, file->target, target_bytes);
 	if (first != NULL)
 		table_remove(&store->by_name, key);
 	if (table_put(&store->by_name, key, stored) != 0)
 		goto fail;
-	store->stored[store->count++] = stored;
+	if (stored->entry == COPY_REGULAR)
+		store->stored[store->count++] = stored;
+	list_push_back(&store->all, &stored->link);
 	return stored;
 fail:
 	free(have);
@@ -97,7 +103,7 @@ fail:
 
 static bool is_same(const struct copy_stored *stored, const struct copy_file *file)
 {
-	return stored->directory == (file->directory != 0) && stored->bytes == file->bytes &&
+	return stored->entry == COPY_REGULAR && file->entry == COPY_REGULAR && stored->bytes == file->bytes &&
 	       stored->mtime_ns == file->mtime_ns && stored->inode == file->inode;
 }
 
@@ -109,20 +115,35 @@ struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_
 		*record_out = false;
 		return stored;
 	}
-	*record_out = stored == NULL || !is_same(stored, file);
-	if (!*record_out) {
+	*record_out = false;
+	if (stored != NULL && is_same(stored, file)) {
 		stored->mode = file->mode;
 		return stored;
 	}
 	if (stored != NULL)
 		forget(store, stored);
+	*record_out = file->entry == COPY_REGULAR; /* others are made again */
 	return add(store, file);
+}
+
+bool copy_store_has_parent(const struct copy_store *store, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	char parent[COPY_NAME_BYTES] = "";
+	const struct copy_stored *stored;
+
+	if (name[0] == '\0')
+		return true;
+	if (slash != NULL)
+		memcpy(parent, name, (size_t)(slash - name));
+	stored = find(store, parent);
+	return stored != NULL && stored->named && stored->entry == COPY_DIRECTORY;
 }
 
 void copy_store_describe(const struct copy_stored *stored, struct copy_file *file)
 {
 	*file = (struct copy_file){.file = stored->number,
-		.directory = stored->directory,
+		.entry = (uint8_t)stored->entry,
 		.mode = stored->mode,
 		.bytes = stored->bytes,
 		.mtime_ns = stored->mtime_ns,
@@ -277,6 +298,7 @@ int copy_store_open(struct copy_store *store, struct hf_env *env, const char *pa
 	const int most = (int)COPY_PATH_BYTES;
 	int failed;
 
+	list_init(&store->all);
 	store->env = env;
 	store->directory = begin->directory != 0;
 	store->begin = *begin;
@@ -295,11 +317,12 @@ int copy_store_open(struct copy_store *store, struct hf_env *env, const char *pa
 
 void copy_store_close(struct copy_store *store)
 {
-	for (uint32_t i = 0; i < store->count; i++)
-		if (store->stored[i] != NULL) {
-			free(store->stored[i]->have);
-			free(store->stored[i]);
-		}
+	while (store->all.next != NULL && !list_empty(&store->all)) {
+		struct copy_stored *stored = container_of(list_pop_front(&store->all), struct copy_stored, link);
+
+		free(stored->have);
+		free(stored);
+	}
 	free(store->stored);
 	table_free(&store->by_name);
 	hf_file_close(store->journal);
@@ -320,14 +343,80 @@ static int path_of(const struct copy_store *store, const struct copy_stored *sto
 	return 0;
 }
 
+/* Of earlier copies, and not of this one. */
+struct stray {
+	struct stray *next;
+	bool directory;
+	char path[];
+};
+
+struct stray_walk {
+	const struct copy_store *store; /* NULL: all are strays */
+	struct stray *last;             /* first in the list: what is in a directory comes before it */
+};
+
+static int note_stray(const struct tree_file *found, void *context)
+{
+	struct stray_walk *walk = context;
+	const struct copy_stored *stored = walk->store != NULL ? find(walk->store, found->name) : NULL;
+	size_t path_bytes = strlen(found->path) + 1;
+	struct stray *stray;
+
+	if (stored != NULL && stored->named)
+		return 0;
+	stray = malloc(sizeof(*stray) + path_bytes);
+	if (stray == NULL)
+		return -ENOMEM;
+	*stray = (struct stray){.next = walk->last, .directory = found->kind == TREE_DIRECTORY};
+	memcpy(stray->path, found->path, path_bytes);
+	walk->last = stray;
+	return 0;
+}
+
+/* Below the directory; `named`: but what was named in this copy. */
+static int remove_below(const struct copy_store *store, const char *path, bool named)
+{
+	struct stray_walk walk = {.store = named ? NULL : store};
+	int failed = tree_each(path, TREE_ALL, note_stray, &walk);
+
+	while (walk.last != NULL) {
+		struct stray *stray = walk.last;
+
+		walk.last = stray->next;
+		if (!failed)
+			failed = stray->directory ? hf_dir_remove(store->env, stray->path)
+						  : hf_file_remove(store->env, stray->path);
+		free(stray);
+	}
+	return failed;
+}
+
+/* What lies there and is of another kind is of an earlier copy, whose source had that. */
+static int clear_place(const struct copy_store *store, const char *path, mode_t format)
+{
+	struct stat status;
+	int failed;
+
+	if (lstat(path, &status) != 0)
+		return errno == ENOENT ? 0 : -errno;
+	if ((status.st_mode & S_IFMT) == format)
+		return 0;
+	if (!S_ISDIR(status.st_mode))
+		return hf_file_remove(store->env, path);
+	failed = remove_below(store, path, true);
+	return failed ? failed : hf_dir_remove(store->env, path);
+}
+
 /* Not through a link that lies there instead: it may lead anywhere. */
 static int open_regular(struct copy_store *store, const struct copy_stored *stored, const char *path,
 	struct hf_file **file_out, bool *intact_out)
 {
 	struct stat status;
-	bool there = lstat(path, &status) == 0;
-	int failed;
+	int failed = stored->name[0] != '\0' ? clear_place(store, path, S_IFREG) : 0;
+	bool there = !failed && lstat(path, &status) == 0;
 
+	if (failed)
+		return failed;
 	if (there && !S_ISREG(status.st_mode))
 		return -EEXIST;
 	*intact_out = there && (uint64_t)status.st_size == stored->bytes;
@@ -341,11 +430,25 @@ static int open_regular(struct copy_store *store, const struct copy_stored *stor
 
 static int open_directory(const struct copy_store *store, const struct copy_stored *stored, const char *path)
 {
-	int failed = make_directory(store, path);
+	int failed = stored->name[0] != '\0' ? clear_place(store, path, S_IFDIR) : 0;
 
+	if (!failed)
+		failed = make_directory(store, path);
 	if (failed)
 		return failed;
 	return chmod(path, (mode_t)stored->mode | S_IRWXU) == 0 ? 0 : -errno;
+}
+
+static int open_link(const struct copy_store *store, const struct copy_stored *stored, const char *path)
+{
+	char target[COPY_NAME_BYTES];
+	ssize_t bytes = readlink(path, target, sizeof(target));
+	int failed;
+
+	if (bytes >= 0 && (size_t)bytes == strlen(stored->target) && memcmp(target, stored->target, (size_t)bytes) == 0)
+		return 0;
+	failed = bytes >= 0 ? hf_file_remove(store->env, path) : clear_place(store, path, S_IFLNK);
+	return failed ? failed : symlink(stored->target, path) == 0 ? 0 : -errno;
 }
 
 int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
@@ -358,8 +461,12 @@ int copy_store_open_file(struct copy_store *store, const struct copy_stored *sto
 	*intact_out = true;
 	if (failed)
 		return failed;
-	failed = stored->directory ? open_directory(store, stored, path)
-				   : open_regular(store, stored, path, file_out, intact_out);
+	if (stored->entry == COPY_DIRECTORY)
+		failed = open_directory(store, stored, path);
+	else if (stored->entry == COPY_LINK)
+		failed = open_link(store, stored, path);
+	else
+		failed = open_regular(store, stored, path, file_out, intact_out);
 	return failed ? hf_error_set(error, failed, "%s cannot be written: %s", path, strerror(-failed)) : 0;
 }
 
@@ -382,68 +489,22 @@ static int sync_directories(const struct copy_store *store)
 {
 	int failed = hf_dir_sync(store->env, store->part);
 
-	for (uint32_t i = 0; !failed && i < store->count; i++) {
+	list_for_each (at, &store->all) {
+		const struct copy_stored *stored = container_of(at, const struct copy_stored, link);
 		char path[COPY_PATH_BYTES];
 
-		if (store->stored[i] == NULL || !store->stored[i]->named || !store->stored[i]->directory)
+		if (failed || !stored->named || stored->entry != COPY_DIRECTORY)
 			continue;
-		failed = path_of(store, store->stored[i], path, NULL);
+		failed = path_of(store, stored, path, NULL);
 		if (!failed)
 			failed = hf_dir_sync(store->env, path);
 	}
 	return failed;
 }
 
-/* Of earlier copies, and not of this one. */
-struct stray {
-	struct stray *next;
-	bool directory;
-	char path[];
-};
-
-struct stray_walk {
-	const struct copy_store *store;
-	struct stray *last; /* first in the list: what is in a directory comes before it */
-};
-
-static int note_stray(const struct tree_file *found, void *context)
-{
-	struct stray_walk *walk = context;
-	const struct copy_stored *stored = find(walk->store, found->name);
-	size_t path_bytes = strlen(found->path) + 1;
-	struct stray *stray;
-
-	if (stored != NULL && stored->named)
-		return 0;
-	stray = malloc(sizeof(*stray) + path_bytes);
-	if (stray == NULL)
-		return -ENOMEM;
-	*stray = (struct stray){.next = walk->last, .directory = found->kind == TREE_DIRECTORY};
-	memcpy(stray->path, found->path, path_bytes);
-	walk->last = stray;
-	return 0;
-}
-
-static int remove_strays(const struct copy_store *store)
-{
-	struct stray_walk walk = {.store = store};
-	int failed = tree_each(store->part, TREE_ALL, note_stray, &walk);
-
-	while (walk.last != NULL) {
-		struct stray *stray = walk.last;
-
-		walk.last = stray->next;
-		if (!failed)
-			failed = stray->directory ? hf_dir_remove(store->env, stray->path)
-						  : hf_file_remove(store->env, stray->path);
-		free(stray);
-	}
-	return failed;
-}
-
 int copy_store_finish(struct copy_store *store, struct hf_error *error)
 {
-	int failed = store->directory ? remove_strays(store) : 0;
+	int failed = store->directory ? remove_below(store, store->part, false) : 0;
 
 	if (!failed && store->directory)
 		failed = sync_directories(store);

@@ -13,6 +13,7 @@
 
 #include <holdfast/env.h>
 
+#include "base/list.h"
 #include "base/table.h"
 #include "cli/transfer/message.h"
 
@@ -21,12 +22,14 @@
 /* A file or directory of the copy that the journal knows. */
 struct copy_stored {
 	struct copy_stored *next; /* with a name of the same hash */
-	uint32_t number;          /* in the journal */
-	bool directory;
+	struct list link;         /* of all */
+	uint32_t number;          /* of a regular file, in the journal */
+	enum copy_entry entry;
 	bool named; /* by the sender, in this copy */
 	uint32_t mode;
 	uint64_t bytes, mtime_ns, inode;
-	uint8_t *have; /* a bit a chunk */
+	uint8_t *have;      /* a bit a chunk */
+	const char *target; /* of a link; behind the name */
 	char name[];
 };
 
@@ -40,7 +43,8 @@ struct copy_store {
 	struct hf_file *journal;
 	uint64_t journal_bytes;
 	struct table by_name;
-	struct copy_stored **stored; /* by number; NULL: replaced */
+	struct list all;
+	struct copy_stored **stored; /* regular files by number; NULL: replaced */
 	uint32_t count, room;
 };
 
@@ -50,16 +54,18 @@ int copy_store_open(struct copy_store *store, struct hf_env *env, const char *pa
 	struct hf_error *error);
 void copy_store_close(struct copy_store *store); /* blocks; also what was not opened */
 
-/* What is known of this source. When the journal knows it, or knew another one of that name, *record_out tells whether
- * a record of it has to be written. One that was named in this copy stays as it is. NULL: no memory. */
+/* What is known of this source; *record_out tells whether a record of it has to be written. One that was named in this
+ * copy stays as it is. NULL: no memory. */
 struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_file *file, bool *record_out);
+/* Whether the sender has named the directory that it is in, as a directory: nothing is written through a link. */
+bool copy_store_has_parent(const struct copy_store *store, const char *name);
 static inline bool copy_stored_has(const struct copy_stored *stored, uint64_t chunk)
 {
 	return (stored->have[chunk / 8] >> chunk % 8 & 1) != 0;
 }
 
-/* Blocks. Makes the directory (then *file_out is NULL), or opens the file with its size. *intact_out: it has that size
- * already; otherwise the journal is wrong about it, and copy_store_renew follows. */
+/* Blocks. Makes the directory or the link (then *file_out is NULL), or opens the file with its size. *intact_out: it
+ * has that size already; otherwise the journal is wrong about it, and copy_store_renew follows. */
 int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
 	bool *intact_out, struct hf_error *error);
 /* As new: nothing of it is there. A record of it has to be written. NULL: no memory, and `stored` is gone. */

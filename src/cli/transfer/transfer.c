@@ -17,13 +17,13 @@
 static const struct option known[] = {{"config", required_argument, NULL, 'c'},
 	{"engine", required_argument, NULL, 'e'}, {"listen", required_argument, NULL, 'l'},
 	{"fallback", required_argument, NULL, 'f'}, {"rate", required_argument, NULL, 'r'},
-	{"timeout", required_argument, NULL, 't'}, {"once", no_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'},
-	{0}};
+	{"timeout", required_argument, NULL, 't'}, {"copy-links", no_argument, NULL, 'L'},
+	{"once", no_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'}, {0}};
 
 struct asked {
 	struct copy_node_options node;
 	uint64_t rate_bytes, timeout_ns;
-	bool once, json;
+	bool once, json, copy_links;
 	const char *only_send, *only_receive; /* an option that the other end alone has */
 };
 
@@ -62,6 +62,10 @@ static int parse_option(int answer, const char *value, struct asked *asked)
 	case 't':
 		asked->only_send = "timeout";
 		return cli_take_number("transfer", "timeout", value, 1, TIMEOUT_MOST, NS_A_SECOND, &asked->timeout_ns);
+	case 'L':
+		asked->only_send = "copy-links";
+		asked->copy_links = true;
+		return 0;
 	case 'o':
 		asked->only_receive = "once";
 		asked->once = true;
@@ -79,7 +83,7 @@ static int parse(int argc, char **argv, struct asked *asked)
 	*asked = (struct asked){.timeout_ns = (uint64_t)(TIMEOUT_DEFAULT * NS_A_SECOND)};
 	opterr = 0;
 	optind = 1;
-	while ((answer = getopt_long(argc, argv, ":", known, NULL)) != -1) {
+	while ((answer = getopt_long(argc, argv, ":L", known, NULL)) != -1) {
 		if (answer == '?' || answer == ':')
 			return cli_refuse_option("transfer", argv, answer);
 		refused = parse_option(answer, optarg, asked);
@@ -155,6 +159,7 @@ static int send_command(int argc, char **argv)
 		.rate_bytes = asked.rate_bytes,
 		.connect_timeout_ns = asked.timeout_ns,
 		.json = asked.json,
+		.copy_links = asked.copy_links,
 		.node = asked.node};
 	refused = parse_to(argv[optind + 1], &options);
 	if (refused)

@@ -156,12 +156,12 @@ json_t *copy_watch_json(const struct copy_watch *watch)
 					failovers, json_pack("{s:s, s:s, s:I}", "from", hf_transport_name(from), "to",
 							   hf_transport_name(to), "count",
 							   (json_int_t)watch->counters.failovers[from][to]));
-	return json_pack("{s:o, s:s, s:o, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:o, s:I, s:o}", "name",
+	return json_pack("{s:o, s:s, s:o, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:o, s:I, s:o}", "name",
 		cli_json_text(watch->source->title, strlen(watch->source->title)), "phase", phases[progress->phase],
 		"why", cli_json_text(progress->why, strlen(progress->why)), "in_flight", (int)progress->in_flight,
-		"files", (int)watch->source->count, "files_verified", (int)progress->files, "bytes",
-		(json_int_t)watch->source->bytes, "read_bytes", (json_int_t)progress->read_bytes, "sent_bytes",
-		(json_int_t)progress->sent_bytes, "kept_bytes", (json_int_t)progress->kept_bytes, "seconds",
-		(double)(watch->looked_ns - watch->begun_ns) / NS_A_SECOND, "rails", rails, "tcp_bytes",
-		(json_int_t)watch->ways[COPY_TCP].bytes, "failovers", failovers);
+		"files", (int)watch->source->count, "files_verified", (int)progress->files, "left_out",
+		(int)watch->source->left_out_count, "bytes", (json_int_t)watch->source->bytes, "read_bytes",
+		(json_int_t)progress->read_bytes, "sent_bytes", (json_int_t)progress->sent_bytes, "kept_bytes",
+		(json_int_t)progress->kept_bytes, "seconds", (double)(watch->looked_ns - watch->begun_ns) / NS_A_SECOND,
+		"rails", rails, "tcp_bytes", (json_int_t)watch->ways[COPY_TCP].bytes, "failovers", failovers);
 }

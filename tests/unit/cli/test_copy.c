@@ -80,6 +80,36 @@ static void names_of_the_receivers_own_files_are_known_in_every_directory(void *
 		assert_false(copy_name_is_own(others[i]));
 }
 
+static void a_link_stays_in_the_copy_or_is_known_to_leave_it(void **state)
+{
+	static const char *const stay[][2] = {{"l", "a"}, {"l", "a/b"}, {"s/x/l", "../../blobs/1"},
+		{"s/l", ".././b//c/"}, {"l", "l"}, {"l", "..a/b.."}, {"s/l", ".."}};
+	static const char *const leave[][2] = {{"l", "/etc"}, {"l", ".."}, {"l", "../x"}, {"s/l", "../../x"},
+		{"s/l", "./../../x"}, {"s/l", "a/../.."}, {"s/x/l", "d/.."}, {"l", ""}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(stay) / sizeof(stay[0]); i++)
+		assert_true(copy_link_stays(stay[i][0], stay[i][1]));
+	for (unsigned i = 0; i < sizeof(leave) / sizeof(leave[0]); i++)
+		assert_false(copy_link_stays(leave[i][0], leave[i][1]));
+}
+
+static void a_link_has_a_target_and_nothing_else_has(void **state)
+{
+	struct copy_message message = file_called("x"), read;
+
+	(void)state;
+	message.file.entry = COPY_LINK;
+	message.file.bytes = 0;
+	assert_false(is_read(&message, &read));
+	message.file.target_bytes = 1;
+	message.file.target[0] = 'y';
+	assert_true(is_read(&message, &read));
+	assert_string_equal(read.file.target, "y");
+	message.file.entry = COPY_DIRECTORY;
+	assert_false(is_read(&message, &read));
+}
+
 static void words_of_a_peer_cannot_move_the_cursor(void **state)
 {
 	struct copy_message message = {.kind = COPY_FAIL, .fail = {.text_bytes = 5, .text = "a\033[2J"}}, read;
@@ -240,6 +270,8 @@ int main(void)
 		cmocka_unit_test(a_name_that_leads_elsewhere_is_refused),
 		cmocka_unit_test(what_is_copied_has_a_name_without_directories),
 		cmocka_unit_test(names_of_the_receivers_own_files_are_known_in_every_directory),
+		cmocka_unit_test(a_link_stays_in_the_copy_or_is_known_to_leave_it),
+		cmocka_unit_test(a_link_has_a_target_and_nothing_else_has),
 		cmocka_unit_test(words_of_a_peer_cannot_move_the_cursor),
 		cmocka_unit_test(a_journal_is_read_to_its_last_whole_record),
 		cmocka_unit_test(a_journal_ends_where_a_byte_is_wrong),

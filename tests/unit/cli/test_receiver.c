@@ -125,7 +125,7 @@ static struct copy_message file_called(uint32_t number, const char *name, bool d
 {
 	struct copy_message message = {.kind = COPY_FILE,
 		.file = {.file = number,
-			.directory = directory,
+			.entry = directory ? COPY_DIRECTORY : COPY_REGULAR,
 			.mode = 0700,
 			.bytes = bytes,
 			.name_bytes = (uint16_t)strlen(name)}};
@@ -158,18 +158,65 @@ static void the_receivers_own_names_in_a_directory_are_refused_in_words(void **s
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-		struct copy_message root = file_called(0, "", true, 0), file = file_called(1, own[i], false, 5);
+		struct copy_message root = file_called(0, "", true, 0), dir = file_called(1, "a", true, 0),
+				    file = file_called(2, own[i], false, 5);
 		struct fixture f;
 
 		open_fixture(&f);
 		begin(&f, "x", true);
 		wait_for(&f, COPY_RING);
 		say(&f, &root);
+		say(&f, &dir);
 		say(&f, &file);
 		wait_for(&f, COPY_FAIL);
 		assert_non_null(strstr(f.fail.text, "a name of the receiver's own files"));
 		close_fixture(&f);
 	}
+}
+
+static struct copy_message link_called(uint32_t number, const char *name, const char *target)
+{
+	struct copy_message message = file_called(number, name, false, 0);
+
+	message.file.entry = COPY_LINK;
+	message.file.target_bytes = (uint16_t)strlen(target);
+	memcpy(message.file.target, target, message.file.target_bytes);
+	return message;
+}
+
+static void a_link_that_leads_out_of_the_copy_is_refused_in_words(void **state)
+{
+	const struct copy_message root = file_called(0, "", true, 0), link = link_called(1, "a", "../../precious");
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", true);
+	wait_for(&f, COPY_RING);
+	say(&f, &root);
+	say(&f, &link);
+	wait_for(&f, COPY_FAIL);
+	assert_non_null(strstr(f.fail.text, "a is a link that leads out of the copy"));
+	close_fixture(&f);
+}
+
+/* `a` leads to a place in the copy; still, what is written through it would be two files in one. */
+static void nothing_is_written_through_a_link(void **state)
+{
+	const struct copy_message root = file_called(0, "", true, 0), link = link_called(1, "a", "b"),
+				  file = file_called(2, "a/c", false, 5);
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", true);
+	wait_for(&f, COPY_RING);
+	say(&f, &root);
+	say(&f, &link);
+	say(&f, &file);
+	wait_for(&f, COPY_FAIL);
+	assert_non_null(strstr(f.fail.text, "a/c comes before the directory that it is in"));
+	close_fixture(&f);
 }
 
 /* A part and a journal that say of chunk 0 what a sender expects, by name, size, time and inode. */
@@ -235,6 +282,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_chunk_that_is_sent_twice_is_refused),
 		cmocka_unit_test(titles_that_are_the_receivers_own_names_are_refused_in_words),
+		cmocka_unit_test(a_link_that_leads_out_of_the_copy_is_refused_in_words),
+		cmocka_unit_test(nothing_is_written_through_a_link),
 		cmocka_unit_test(a_forged_part_and_journal_are_not_verified),
 		cmocka_unit_test(the_receivers_own_names_in_a_directory_are_refused_in_words),
 	};
