@@ -163,6 +163,8 @@ static int run_many(const struct options *options)
 		printf("logs of members of stores replaced by older copies: %" PRIu64
 		       "; with a torn entry before others: %" PRIu64 "\n",
 			sum.outcome.older_logs, sum.outcome.torn_logs);
+	if (sum.outcome.damaged_logs > 0)
+		printf("logs of members of stores damaged below their marks: %" PRIu64 "\n", sum.outcome.damaged_logs);
 	if (sum.outcome.hit_recoveries > 0)
 		printf("killed inside recoveries: %" PRIu64 "; of these, the member that returned: %" PRIu64
 		       ", its buddy: %" PRIu64 ", who decided: %" PRIu64 "\n",

@@ -85,6 +85,7 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->purged += more->purged;
 	to->older_logs += more->older_logs;
 	to->torn_logs += more->torn_logs;
+	to->damaged_logs += more->damaged_logs;
 	to->truncated += more->truncated;
 	to->hit_recoveries += more->hit_recoveries;
 	to->hit_returning += more->hit_returning;

@@ -12,10 +12,11 @@ struct outcome {
 	uint64_t failovers;
 	uint64_t in_doubt; /* faults that hit work in flight */
 	uint64_t excluded, copied,
-		healed;      /* members of stores; those that returned by a full copy, or by what they missed */
-	uint64_t torn_logs;  /* an entry was lost, and those behind it were not */
-	uint64_t older_logs; /* an older copy took the place of the log of a store's member */
-	uint64_t purged;     /* deleted records that members of stores removed */
+		healed;        /* members of stores; those that returned by a full copy, or by what they missed */
+	uint64_t torn_logs;    /* an entry was lost, and those behind it were not */
+	uint64_t older_logs;   /* an older copy took the place of the log of a store's member */
+	uint64_t damaged_logs; /* of members of stores, below their marks */
+	uint64_t purged;       /* deleted records that members of stores removed */
 	/* Members of stores that were killed while one returned: in all, and of those that one, its buddy, who
 	 * decided */
 	uint64_t hit_recoveries, hit_returning, hit_buddies, hit_deciders;
@@ -37,7 +38,7 @@ extern const struct scenario scenario_smr, scenario_smr_failover, scenario_smr_h
 	scenario_smr_fenced, scenario_smr_late, scenario_kv_late, scenario_smr_slow_disk, scenario_smr_members_disks;
 extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease, scenario_kv_aim, scenario_kv_failover,
 	scenario_kv_takeovers, scenario_kv_leave, scenario_kv_rails, scenario_kv_device, scenario_kv_room,
-	scenario_kv_hang, scenario_kv_order, scenario_kv_cold;
+	scenario_kv_hang, scenario_kv_order, scenario_kv_cold, scenario_kv_damage;
 extern const struct scenario scenario_broker_one, scenario_broker_rdma, scenario_broker_repl, scenario_broker_rdma_repl,
 	scenario_broker_group, scenario_broker_our_group, scenario_broker_hostile, scenario_broker_sync,
 	scenario_broker_rdma_sync, scenario_broker_holders, scenario_broker_isr;

@@ -10,11 +10,11 @@ const struct scenario *const scenarios[] = {&scenario_rc, &scenario_vqp, &scenar
 	&scenario_smr_clients, &scenario_smr_fenced, &scenario_smr_calm, &scenario_smr_late, &scenario_kv_late,
 	&scenario_smr_members, &scenario_smr_plain, &scenario_smr_failover, &scenario_smr_holdup,
 	&scenario_smr_newcomer, &scenario_smr_torn, &scenario_kv, &scenario_kv_heal, &scenario_kv_lease,
-	&scenario_kv_cold, &scenario_kv_aim, &scenario_kv_failover, &scenario_kv_takeovers, &scenario_kv_leave,
-	&scenario_kv_rails, &scenario_kv_device, &scenario_kv_room, &scenario_kv_hang, &scenario_kv_order,
-	&scenario_broker_one, &scenario_broker_rdma, &scenario_broker_repl, &scenario_broker_rdma_repl,
-	&scenario_broker_group, &scenario_broker_our_group, &scenario_broker_hostile, &scenario_broker_sync,
-	&scenario_broker_rdma_sync, &scenario_broker_holders, &scenario_broker_isr, NULL};
+	&scenario_kv_cold, &scenario_kv_damage, &scenario_kv_aim, &scenario_kv_failover, &scenario_kv_takeovers,
+	&scenario_kv_leave, &scenario_kv_rails, &scenario_kv_device, &scenario_kv_room, &scenario_kv_hang,
+	&scenario_kv_order, &scenario_broker_one, &scenario_broker_rdma, &scenario_broker_repl,
+	&scenario_broker_rdma_repl, &scenario_broker_group, &scenario_broker_our_group, &scenario_broker_hostile,
+	&scenario_broker_sync, &scenario_broker_rdma_sync, &scenario_broker_holders, &scenario_broker_isr, NULL};
 
 const struct scenario *scenario_find(const char *name)
 {

@@ -9,12 +9,13 @@
  *   stop         with `recovery = stop` no write is begun while a member returns
  *   heals        a member whose log says that it was one does not copy all records while another one is there that was
  *                all the while; with `recovery = copy` it always does
+ *   damage       a member whose log was damaged copies all records before it serves, and nobody copies from it before
  *   order        operations of a connection are in its order, those of different keys too (R-K8): kv-order
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
  *
  * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), older copies of logs
- * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_calm.c,
+ * (kv_images.c), damaged ones (kv_damage.c), the run and the verdict (scenario_kv.c, scenario_kv_calm.c,
  * scenario_kv_order.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
@@ -64,6 +65,9 @@ struct kv_client {
 
 struct kv_cluster;
 
+/* kv_damage.c: of the log, before its next process, below what the mark proves by then. */
+enum kv_damage { KV_DAMAGE_NONE, KV_DAMAGE_OF_WRITTEN, KV_DAMAGE_OF_SYNCED };
+
 struct kv_node {
 	struct kv_cluster *all;
 	unsigned index;
@@ -78,6 +82,8 @@ struct kv_node {
 	uint8_t *tail; /* kv_images.c: its last segment as it was before the power went; NULL: none */
 	size_t tail_bytes;
 	uint64_t tail_position;
+	enum kv_damage damage;
+	bool lost;                              /* kv_damage.c: its log was damaged, until it has copied all records */
 	bool older;                             /* kv_images.c: its next process gets the older copy of its log */
 	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */
 };
@@ -131,6 +137,7 @@ struct kv_cluster {
 	bool calm;       /* nothing fails but members that are killed while all serve, and have answered writes */
 	bool recoveries; /* kills are for recoveries */
 	bool colds;      /* most kills are of all members at once, */
+	bool damages;    /* logs are damaged while their members are down */
 	bool early;      /* and the next one may be before they serve */
 	bool standard;   /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
@@ -152,6 +159,7 @@ void kv_kills_start(struct kv_cluster *all, bool kills, bool disks);
 void kv_kills_stop(struct kv_cluster *all);
 bool kv_kills_all_serve(const struct kv_cluster *all);
 bool kv_kills_status(const struct kv_node *node, struct hf_kv_status *status_out); /* false: it is down */
+bool kv_kills_is_one_of_all(const struct kv_node *node);                           /* all of which are members */
 bool kv_kills_has_work(const struct kv_node *node);
 /* power: with that of its host. */
 void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power);
@@ -164,6 +172,11 @@ void kv_images_kills(struct kv_cluster *all, struct kv_node *node); /* the copy 
 void kv_images_tears(struct kv_node *node);
 void kv_images_put(struct kv_node *node); /* which is done when it starts */
 void kv_images_free(struct kv_cluster *all);
+
+/* ---- kv_damage.c ---- */
+void kv_damage_kills(struct kv_cluster *all, struct kv_node *node, bool power); /* its log may be damaged then */
+bool kv_damage_put(struct kv_node *node); /* which is done when it starts; true: it was */
+void kv_damage_look(struct kv_node *node, const struct hf_kv_status *status);
 
 /* ---- kv_aims.c ---- */
 enum kv_keep kv_aims_keep(const struct world *world, enum kv_keep picked); /* as the acts of this seed need it */

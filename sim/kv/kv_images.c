@@ -86,22 +86,11 @@ void kv_images_look(struct kv_cluster *all)
 	image->taken_ns = all->world->now_ns;
 }
 
-/* Else it may be the last member, and its records are nowhere else. */
-static bool is_one_of_all(const struct kv_node *node)
-{
-	struct hf_kv_status status;
-	bool all = kv_kills_status(node, &status);
-
-	for (unsigned i = 0; all && i < status.member_count; i++)
-		all = status.members[i].role == HF_KV_ROLE_MEMBER;
-	return all;
-}
-
 void kv_images_kills(struct kv_cluster *all, struct kv_node *node)
 {
 	struct kv_image *image = &all->image;
 
-	if (image->node != node || !is_one_of_all(node) ||
+	if (image->node != node || !kv_kills_is_one_of_all(node) ||
 		all->world->now_ns < image->taken_ns + AGE_LEASES * all->lease_ns ||
 		!world_chance(all->world, USED_PPM))
 		return;

@@ -33,6 +33,17 @@ bool kv_kills_all_serve(const struct kv_cluster *all)
 	return true;
 }
 
+/* Else it may be the last member, and its records are nowhere else. */
+bool kv_kills_is_one_of_all(const struct kv_node *node)
+{
+	struct hf_kv_status status;
+	bool all = kv_kills_status(node, &status);
+
+	for (unsigned i = 0; all && i < status.member_count; i++)
+		all = status.members[i].role == HF_KV_ROLE_MEMBER;
+	return all;
+}
+
 static bool returns_some(const struct hf_kv_status *status)
 {
 	for (unsigned i = 0; i < status->member_count; i++)
@@ -108,6 +119,7 @@ void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power)
 	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
 	all->calm &= all->nodes[i].logged;
 	kv_images_kills(all, &all->nodes[i]);
+	kv_damage_kills(all, &all->nodes[i], power);
 	if (power && all->colds)
 		kv_images_tears(&all->nodes[i]);
 	if (power)
@@ -287,6 +299,15 @@ static void fill_disk(struct world_event *event)
 
 /* ---- the event ---- */
 
+static void look_at_damage(struct kv_cluster *all)
+{
+	struct hf_kv_status status;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (kv_kills_status(&all->nodes[i], &status))
+			kv_damage_look(&all->nodes[i], &status);
+}
+
 static void look(struct world_event *event)
 {
 	struct kv_cluster *all = container_of(event, struct kv_cluster, killer);
@@ -296,6 +317,7 @@ static void look(struct world_event *event)
 	if (quiet)
 		set_disks(all, false);
 	find_ended(all);
+	look_at_damage(all);
 	kv_images_look(all);
 	if (all->recovery == HF_KV_STOP)
 		check_stopped(all);

@@ -352,17 +352,20 @@ static int start_node(struct process *process, void *context)
 	struct hf_error error = {0};
 	struct store_log_end end;
 	const char *wrong;
+	bool damaged;
 	int rc;
 
 	configure_node(node, &config);
 	configure_store(node->all, &store);
 	kv_images_put(node);
+	damaged = kv_damage_put(node);
 	end = store_log_find_end(&process->env, store.log);
 	rc = endpoint_open(&node->endpoint, &config, NULL, NULL, 16);
 	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0 && rc != -EIO &&
 		rc != -ENOSPC)
 		world_violate(node->all->world, "start", "%s", error.text);
-	if (rc == 0 && store.log[0] != '\0' && (wrong = store_log_check(&process->env, store.log, &end)) != NULL)
+	if (rc == 0 && store.log[0] != '\0' && !damaged &&
+		(wrong = store_log_check(&process->env, store.log, &end)) != NULL)
 		world_violate(node->all->world, "log", "%s", wrong);
 	if (rc == 0)
 		rc = start_clients(node);
@@ -380,6 +383,7 @@ static void stop_node(struct process *process, void *context)
 	(void)process;
 	if (node->kv != NULL)
 		hf_kv_status(node->kv, &status);
+	kv_damage_look(node, &status);
 	outcome->excluded += status.excluded;
 	outcome->copied += status.copied;
 	outcome->healed += status.healed;

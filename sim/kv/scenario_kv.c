@@ -28,13 +28,14 @@ struct plan {
 	unsigned faults_max;          /* of the network and others */
 	bool recoveries;              /* kills are for those that return, and for who helps them */
 	bool colds;                   /* all members end at once, and one may come back with an older log */
+	bool damages;                 /* logs are damaged while their members are down */
 	bool tears;                   /* turns are torn for longer than a lease */
 	bool aims;                    /* faults are aimed at steps of the protocol, on few keys */
 };
 
 static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
 {
-	if (!plan->colds && world_chance(world, plan->recoveries ? 150000 : 300000))
+	if (!plan->colds && !plan->damages && world_chance(world, plan->recoveries ? 150000 : 300000))
 		return KV_KEEP_NOTHING;
 	return world_chance(world, 300000) ? KV_KEEP_MEMORY : KV_KEEP_FILE;
 }
@@ -58,12 +59,13 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->keep = pick_keep(world, plan);
 	all->recovery = pick_recovery(world, plan);
 	all->recoveries = plan->recoveries;
-	all->colds = plan->colds;
+	all->colds = plan->colds || (plan->damages && world->seed % 2 == 0);
+	all->damages = plan->damages;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
 	if (world->seed % FEW_MISSED_SEEDS == FEW_MISSED_SEEDS - 2)
 		all->missed_entries = FEW_MISSED << world->seed / FEW_MISSED_SEEDS % 4;
-	all->image.wanted =
-		(plan->colds || world->seed % OLDER_SEEDS == OLDER_SEEDS - 1) && all->keep != KV_KEEP_NOTHING;
+	all->image.wanted = (plan->colds || world->seed % OLDER_SEEDS == OLDER_SEEDS - 1) &&
+			    all->keep != KV_KEEP_NOTHING && !plan->damages;
 	all->aims = plan->aims;
 	if (plan->aims) {
 		all->missed_entries = 0;
@@ -171,7 +173,8 @@ static void run_plan(struct world *world, struct outcome *outcome, const struct 
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 	struct process *processes[KV_NODES_MAX];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS) * (plan->recoveries || plan->colds ? 2 : 1);
+	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS) *
+			    (plan->recoveries || plan->colds || plan->damages ? 2 : 1);
 
 	ensure(all != NULL);
 	set_up(all, world, outcome, plan);
@@ -220,6 +223,12 @@ static void run_cold(struct world *world, struct outcome *outcome)
 		&(struct plan){.kill_seeds = 1, .stall_seeds = 3, .stalls = 1, .faults_max = 2, .colds = true});
 }
 
+static void run_damage(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome,
+		&(struct plan){.kill_seeds = 1, .stall_seeds = 3, .stalls = 1, .faults_max = 2, .damages = true});
+}
+
 static void run_aim(struct world *world, struct outcome *outcome)
 {
 	run_plan(world, outcome, &(struct plan){.aims = true});
@@ -251,6 +260,13 @@ const struct scenario scenario_kv_cold = {
 	.only_when_named = true,
 	.what = "the same; all members end at once, and one may come back with an older copy of its log",
 	.run = run_cold,
+};
+
+const struct scenario scenario_kv_damage = {
+	.name = "kv-damage",
+	.only_when_named = true,
+	.what = "the same; the log of a member is damaged while its process is down",
+	.run = run_damage,
 };
 
 const struct scenario scenario_kv_aim = {
