@@ -104,6 +104,8 @@ static void check_nothing_left(struct process *process)
 
 void process_crash(struct process *process)
 {
+	struct memory_kept *kept;
+
 	if (!process->running)
 		return;
 	world_trace(process_world(process), "%s dies", process->name);
@@ -119,7 +121,9 @@ void process_crash(struct process *process)
 	}
 	device_abandon(process);
 	disk_abandon(process);
+	kept = memory_keep(process); /* what a dead process has no time to store into mapped files */
 	process->program->stop(process, process->context);
+	memory_put_back(kept);
 	check_nothing_left(process);
 	memory_abandon(process);
 }

@@ -164,6 +164,10 @@ int memory_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_er
 void memory_free(struct hf_env *env, void *addr);
 int memory_flush(struct hf_env *env, void *addr, size_t bytes);
 int memory_populate(struct hf_env *env, void *addr, size_t bytes);
+/* What the files that it has mapped have now; stores behind that are undone. */
+struct memory_kept;
+struct memory_kept *memory_keep(const struct process *process);
+void memory_put_back(struct memory_kept *kept);
 void memory_abandon(struct process *process);
 void memory_reset(void); /* before the first world of a run of the program and after each */
 

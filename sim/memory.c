@@ -4,6 +4,7 @@
  * late store into freed memory visible to checkers instead of corrupting something. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/ensure.h"
@@ -19,6 +20,13 @@ struct region {
 	void *addr;
 	size_t bytes;
 	struct disk_file *file; /* NULL: anonymous */
+};
+
+struct memory_kept {
+	struct memory_kept *next;
+	void *addr;
+	size_t bytes;
+	uint8_t data[];
 };
 
 static char *arena;
@@ -120,6 +128,36 @@ int memory_populate(struct hf_env *env, void *addr, size_t bytes)
 		return -ENOMEM;
 	disk_blocks(env_process(env));
 	return 0;
+}
+
+struct memory_kept *memory_keep(const struct process *process)
+{
+	struct memory_kept *first = NULL;
+
+	list_for_each (at, &process->memory) {
+		const struct region *region = container_of(at, const struct region, node);
+		struct memory_kept *kept;
+
+		if (region->file == NULL)
+			continue;
+		kept = malloc(sizeof(*kept) + region->bytes);
+		ensure(kept != NULL);
+		*kept = (struct memory_kept){.next = first, .addr = region->addr, .bytes = region->bytes};
+		memcpy(kept->data, region->addr, region->bytes);
+		first = kept;
+	}
+	return first;
+}
+
+void memory_put_back(struct memory_kept *kept)
+{
+	while (kept != NULL) {
+		struct memory_kept *next = kept->next;
+
+		memcpy(kept->addr, kept->data, kept->bytes);
+		free(kept);
+		kept = next;
+	}
 }
 
 void memory_abandon(struct process *process)
