@@ -97,6 +97,14 @@ static bool picks_power(const struct broker_sim *all)
 	return all->flushes || (all->group == NULL && all->world->seed % POWER_SEEDS == 0);
 }
 
+static void kill_process(struct sim_broker *broker)
+{
+	world_count_fault(broker->all->world, FAULT_PROCESS_CRASH);
+	sim_broker_count(broker);
+	broker->killed = true;
+	process_crash(broker->process);
+}
+
 static void stop_host(struct sim_broker *broker)
 {
 	world_count_fault(broker->all->world, FAULT_HOST_STOP);
@@ -112,10 +120,7 @@ static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 	all->outcome->in_doubt++;
 	all->down = true;
 	if (!power) {
-		world_count_fault(all->world, FAULT_PROCESS_CRASH);
-		sim_broker_count(broker);
-		broker->killed = true;
-		process_crash(broker->process);
+		kill_process(broker);
 		return;
 	}
 	stop_host(broker);
@@ -164,16 +169,18 @@ static void fault_changed(struct faults *faults, const struct fault *fault, bool
 		container_of(faults, struct broker_sim, faults)->nic_dead = begins;
 }
 
-/* All at once, whoever is in sync: the disks have it. */
+/* All at once, whoever is in sync: the disks have it, or the memory of the hosts. */
 static bool kill_all(struct broker_sim *all)
 {
-	if (!all->flushes || all->count == 1 || !has_work(all) || !world_chance(all->world, 300000))
+	bool power = all->flushes && world_chance(all->world, 500000);
+
+	if (all->count == 1 || !has_work(all) || !world_chance(all->world, 300000))
 		return false;
 	for (unsigned i = 0; i < all->count; i++)
 		if (!all->brokers[i].process->running || all->brokers[i].process->paused)
 			return false;
 	for (unsigned i = 0; i < all->count; i++)
-		stop_host(&all->brokers[i]);
+		(power ? stop_host : kill_process)(&all->brokers[i]);
 	all->outcome->in_doubt++;
 	return all->down = true;
 }

@@ -402,9 +402,9 @@ static void a_registration_that_was_not_applied_makes_no_log_whole(void **state)
 		append_until_out();
 	}
 	assert_int_equal(known()->isr.count, 1);
-	process_crash(all.brokers[returning].process);
+	host_stop(&all.brokers[returning].host);
 	run_until(has_no_leader);
-	process_start(all.brokers[returning].process);
+	host_start(&all.brokers[returning].host);
 	run_until(is_open);
 	assert_false(has_joined());
 	all.brokers[returning].broker->quorum.failed = true;

@@ -8,6 +8,7 @@
 
 #include "base/crc.h"
 #include "base/log.h"
+#include "broker/controller/kept_logs.h"
 #include "broker/log/checkpoint.h"
 #include "broker/rdma/rdma.h"
 #include "broker/connection.h"
@@ -335,7 +336,10 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	if (rc == 0 && !alone)
 		rc = replication_open(&broker->replication, broker, broker_roles_changed, error);
 	if (rc == 0 && !alone)
-		rc = quorum_open(&broker->quorum, broker, &owner, broker->topics.was_clean, error);
+		rc = quorum_open(&broker->quorum, broker, &owner,
+			broker->topics.was_clean ||
+				kept_logs_are_proven(broker->env, broker->config.log_dirs, broker->marks),
+			error);
 	if (rc == 0)
 		rc = broker_status_open(&broker->status, broker, error);
 	if (rc == 0)

@@ -78,6 +78,7 @@ void broker_applied(
 void broker_joined(struct broker *broker)
 {
 	broker_name_cluster(broker);
+	log_marks_go_on(broker->marks);
 	topics_known(&broker->topics, &broker->controller);
 }
 

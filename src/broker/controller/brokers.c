@@ -102,6 +102,16 @@ static void leave(struct controller *controller, const struct topic_config *conf
 	partition->epoch += led || was_member;
 }
 
+/* It has everything that it had: it keeps its place in the isr, and leads again what it led. */
+static void stay(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
+{
+	if (partition->leader != broker)
+		return;
+	elect(controller, config, partition);
+	partition->epoch++;
+}
+
 static void come_back(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
 {
@@ -188,7 +198,7 @@ static void register_broker(
 	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
 {
 	struct controller_broker *broker;
-	bool empty; /* its directory names no cluster yet */
+	bool empty, anew; /* empty: its directory names no cluster yet */
 
 	if (controller->cluster_id[0] != '\0' && command->cluster_id.bytes > 0 &&
 		codec_compare(controller->cluster_id, command->cluster_id) != 0) {
@@ -204,8 +214,9 @@ static void register_broker(
 		copy_text(controller->cluster_id, sizeof(controller->cluster_id), command->cluster_id);
 	else if (controller->cluster_id[0] == '\0')
 		(void)controller_id_text(command->topic_id, controller->cluster_id);
+	anew = broker->incarnation != command->incarnation || !broker->alive;
 	empty = command->cluster_id.bytes <= 0 && broker->incarnation != command->incarnation;
-	if (broker->incarnation != command->incarnation || !broker->alive) {
+	if (anew && (empty || !command->whole)) {
 		broker->alive = false;
 		each_partition(controller, broker->id, leave);
 	}
@@ -220,6 +231,8 @@ static void register_broker(
 		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
 		endpoint->port = command->endpoints.at[i].port;
 	}
+	if (anew && !empty && command->whole)
+		each_partition(controller, broker->id, stay);
 	each_partition(controller, broker->id, empty ? come_back_empty : command->whole ? come_back : come_back_short);
 	broker->flushes_each = command->flushes_each; /* what its log has was written under the value before */
 	controller->unclean_election = command->unclean_election;

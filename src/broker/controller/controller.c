@@ -58,18 +58,37 @@ const struct controller_topic *controller_find_id(const struct controller *contr
 	return NULL;
 }
 
+static const char id_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
 const char *controller_id_text(struct codec_uuid id, char text[CONTROLLER_ID_TEXT])
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	unsigned to = 0;
 
 	for (unsigned bit = 0; bit < 8 * sizeof(id.byte); bit += 6) {
 		unsigned next = bit / 8 + 1 < sizeof(id.byte) ? id.byte[bit / 8 + 1] : 0;
 
-		text[to++] = digits[((unsigned)id.byte[bit / 8] << 8 | next) >> (10 - bit % 8) & 63];
+		text[to++] = id_digits[((unsigned)id.byte[bit / 8] << 8 | next) >> (10 - bit % 8) & 63];
 	}
 	text[to] = '\0';
 	return text;
+}
+
+bool controller_id_parse(const char *text, struct codec_uuid *id_out)
+{
+	char expected[CONTROLLER_ID_TEXT];
+	unsigned bits = 0, have = 0, to = 0;
+
+	for (unsigned i = 0; i < CONTROLLER_ID_TEXT - 1; i++) {
+		const char *digit = text[i] == '\0' ? NULL : strchr(id_digits, text[i]);
+
+		if (digit == NULL)
+			return false;
+		bits = bits << 6 | (unsigned)(digit - id_digits);
+		have += 6;
+		if (have >= 8 && to < sizeof(id_out->byte))
+			id_out->byte[to++] = (uint8_t)(bits >> (have -= 8));
+	}
+	return memcmp(controller_id_text(*id_out, expected), text, CONTROLLER_ID_TEXT - 1) == 0;
 }
 
 bool controller_topic_name_is_legal(struct codec_string name)

@@ -4,8 +4,8 @@
  * state at every broker. Nothing else changes it. A command is proposed as bytes, ordered and made durable (by
  * journal.h in one process, by quorum.h among brokers), and then applied.
  *
- *   REGISTER_BROKER  another incarnation has left every isr but those of which it is the last member, and leads these
- *                    only if it is whole, and was whenever it came back since it led (R-B22)
+ *   REGISTER_BROKER  another incarnation keeps its places in isrs if it is whole. Else it has left every isr but those
+ *                    of which it is the last member, and leads these only if it was whole at each return (R-B22)
  *   END_SESSION      a broker leaves every isr of which it is not the last member. The first living member of the isr
  *                    leads its partitions in the next epoch. If there is none and unclean.leader.election.enable is
  *                    set, the first living replica leads, alone in the isr
@@ -121,6 +121,8 @@ const struct controller_topic *controller_find_id(const struct controller *contr
 #define CONTROLLER_ID_TEXT 23u
 /* Kafka's text of an id: base64, 22 characters. Returns `text`. */
 const char *controller_id_text(struct codec_uuid id, char text[CONTROLLER_ID_TEXT]);
+/* From the first 22 characters; false: they are no such text. */
+bool controller_id_parse(const char *text, struct codec_uuid *id_out);
 
 /* 1 to 249 of a-z A-Z 0-9 . _ -, but not "." nor "..". */
 bool controller_topic_name_is_legal(struct codec_string name);

@@ -261,6 +261,19 @@ static int64_t synced_before(const struct partition_log *log)
 	return synced < from ? from : synced > end ? end : synced;
 }
 
+/* The disk may have refused pages that the life before wrote, and the process ended before a sync could say so: memory
+ * has them as if they were written. They are written again (R-D9). */
+static void dirty(struct partition_log *log)
+{
+	list_for_each (at, &log->segments)
+		if (segment_of(at)->next_offset > log->flush.done)
+			segment_dirty(segment_of(at));
+	if (log->config.flush_messages != FLUSH_NEVER)
+		return; /* they are synced next */
+	log->flush.due = partition_log_end(log);
+	flusher_start(log);
+}
+
 int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error)
 {
 	struct log_flush *state = &log->flush;
@@ -272,7 +285,11 @@ int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_er
 	book(log, state->done);
 	list_push_back(&flusher->logs, &state->node);
 	log_checks_go(flusher);
-	if (log->failed || log->config.flush_messages == FLUSH_NEVER || partition_log_end(log) == state->done)
+	if (log->failed || partition_log_end(log) == state->done)
+		return 0;
+	if (log->mark != NULL && log->mark->before.same_boot)
+		dirty(log);
+	if (log->config.flush_messages == FLUSH_NEVER)
 		return 0;
 	rc = flusher_flush(log);
 	if (rc != 0)

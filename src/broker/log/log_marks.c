@@ -14,11 +14,14 @@
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
 
-#define SLOT_BYTES   256u
-#define RECORD_BYTES 128u
-#define PIECE_SLOTS  256u /* mapped at a time */
-#define PIECE_BYTES  (PIECE_SLOTS * SLOT_BYTES)
-#define PIECES_MAX   4096u
+#define SLOT_BYTES      256u
+#define RECORD_BYTES    128u
+#define PIECE_SLOTS     256u /* mapped at a time */
+#define PIECE_BYTES     (PIECE_SLOTS * SLOT_BYTES)
+#define PIECES_MAX      4096u
+#define DIRECTORY_INDEX (-1) /* of nobody */
+
+static const uint8_t nobody[LOG_OWNER_BYTES];
 
 struct record {
 	uint32_t crc, serial;
@@ -31,7 +34,8 @@ struct record {
 	int64_t start, synced, written;
 	uint32_t closed, damaged;
 	uint64_t boot_ns; /* how long that boot lasted when the process began */
-	uint32_t spare[6];
+	uint32_t failed;
+	uint32_t spare[5];
 };
 
 _Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the file");
@@ -102,6 +106,7 @@ static void write_record(struct log_mark *mark)
 	next.written = mark->written;
 	next.closed = mark->closed;
 	next.damaged = mark->damaged;
+	next.failed = mark->failed;
 	next.crc = crc_of(&next);
 	*to = next;
 	marks->changed = true;
@@ -298,10 +303,30 @@ static bool is_same_boot(const struct log_marks *marks, const struct record *las
 	       last->boot_ns <= marks->now_ns;
 }
 
+static bool is_of_directory(const struct record *record)
+{
+	return is_of(record, nobody, DIRECTORY_INDEX);
+}
+
+/* What cannot be read may be the mark of any log, and where that of the directory is missing, all may be. */
+bool log_marks_prove_all(const struct log_marks *marks)
+{
+	bool some = false;
+
+	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++) {
+		const struct record *record = record_at(marks, i);
+
+		if (record == NULL ? !is_blank(slot_at(marks, i)) : !is_same_boot(marks, record) || record->failed != 0)
+			return false;
+		some |= record != NULL && is_of_directory(record);
+	}
+	return some;
+}
+
 bool log_marks_are_empty(const struct log_marks *marks)
 {
 	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)
-		if (record_at(marks, i) != NULL)
+		if (record_at(marks, i) != NULL && !is_of_directory(record_at(marks, i)))
 			return false;
 	return true;
 }
@@ -320,6 +345,7 @@ static void begin(struct log_mark *mark, const uint8_t owner[LOG_OWNER_BYTES], i
 			.synced = last->synced,
 			.written = last->written};
 		mark->damaged = mark->before.damaged;
+		mark->failed = last->failed != 0;
 		mark->start = last->start;
 		mark->synced = last->synced;
 		mark->written = mark->before.same_boot ? last->written : last->synced;
@@ -353,6 +379,18 @@ int log_marks_take(struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES]
 	return 0;
 }
 
+void log_marks_go_on(struct log_marks *marks)
+{
+	struct log_mark *mark;
+	struct hf_error error;
+	uint32_t i = marks == NULL ? 0 : find(marks, nobody, DIRECTORY_INDEX);
+
+	if (marks == NULL || (i < marks->piece_count * PIECE_SLOTS && marks->taken[i] != NULL))
+		return;
+	if (log_marks_take(marks, nobody, DIRECTORY_INDEX, &mark, &error) != 0)
+		log_warn("broker: %s; when this broker is killed, its logs may be short for others", error.text);
+}
+
 void log_mark_written(struct log_mark *mark, int64_t end)
 {
 	if (mark == NULL || end <= mark->written)
@@ -363,10 +401,11 @@ void log_mark_written(struct log_mark *mark, int64_t end)
 
 void log_mark_synced(struct log_mark *mark, int64_t end)
 {
-	if (mark == NULL || end <= mark->synced)
+	if (mark == NULL || (end <= mark->synced && !(mark->failed && end >= mark->written)))
 		return;
 	mark->synced = end;
 	mark->written = mark->written < end ? end : mark->written;
+	mark->failed &= end < mark->written;
 	write_record(mark);
 }
 
@@ -404,6 +443,7 @@ void log_mark_failed(struct log_mark *mark)
 {
 	if (mark == NULL)
 		return;
+	mark->failed = true;
 	mark->written = mark->synced;
 	write_record(mark);
 }
@@ -431,7 +471,7 @@ void log_mark_restarted(struct log_mark *mark, int64_t offset)
 {
 	if (mark == NULL)
 		return;
-	mark->damaged = false;
+	mark->damaged = mark->failed = false;
 	mark->start = mark->synced = mark->written = offset;
 	write_record(mark);
 	if (log_marks_sync(mark->marks) != 0)

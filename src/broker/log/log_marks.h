@@ -5,9 +5,10 @@
  *
  *    0 u32 CRC32C of what follows         28 i32 node.id        64 i64 records below it were deleted
  *    4 u32 serial; 0: no record           32 u8  boot[16]       72 i64 records below it are on the disk
- *    8 u8  topic id[16]; 0: the journal   48 u64 device         80 i64 records below it are in the file
- *   24 i32 partition                      56 u64 inode          88 u32 1: closed in order
- *   92 u32 1: damaged                    96 u64 the clock of the boot, ns
+ *    8 u8  topic id[16]; 0: nobody's      48 u64 device         80 i64 records below it are in the file
+ *   24 i32 partition; 0: the journal,     56 u64 inode          88 u32 1: closed in order
+ *          -1: the directory              92 u32 1: damaged
+ *   96 u64 the clock of the boot, ns      104 u32 1: a sync of it failed
  *
  * Little-endian; of the journal offsets are bytes, and the first one is the CRC of those on the disk. Device and inode
  * are those of the file itself: of a copy nothing is believed but the disk's. It is mapped: what is stored there
@@ -32,7 +33,7 @@ struct log_mark {
 	struct log_proof before; /* of the life before */
 	uint32_t slot;
 	int64_t start, synced, written; /* of this one */
-	bool closed, damaged;
+	bool closed, damaged, failed;
 };
 
 /* Opens or makes the file; records that cannot be read are no proof, and reported. */
@@ -45,6 +46,12 @@ int log_marks_take(struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES]
 	struct log_mark **mark_out, struct hf_error *error);
 /* Whether there is one of this log, which is not taken by asking. */
 bool log_marks_have(const struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES], int32_t index);
+/* Whether the host has, in files or in memory, all that the life before had written to every log that has a mark: the
+ * boot is the same, and no sync has failed that was not followed by one of everything (R-D9). */
+bool log_marks_prove_all(const struct log_marks *marks);
+/* The controller has heard how this broker has come back: from now on, until the host stops, its logs prove
+ * themselves. Makes a mark of the directory. NULL is legal. */
+void log_marks_go_on(struct log_marks *marks);
 bool log_marks_are_empty(const struct log_marks *marks); /* no log has one */
 /* Frees those of which nothing is known any more. */
 void log_marks_keep(struct log_marks *marks, bool (*known)(const uint8_t owner[LOG_OWNER_BYTES], const void *context),
@@ -62,7 +69,7 @@ void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc);
 int log_mark_started(struct log_mark *mark, int64_t start, bool durable); /* before records below it are deleted */
 /* Before the log is cut: nothing is proven from `end` on; durable on return. */
 int log_mark_lower(struct log_mark *mark, int64_t end);
-/* A sync failed: what memory has above the mark may be gone from it. */
+/* A sync failed: what memory has above the mark may be gone from it. It says so until everything is synced. */
 void log_mark_failed(struct log_mark *mark);
 /* Below `proven` something cannot be read. It stays so until the log is cut (R-D5). */
 void log_mark_damaged(struct log_mark *mark, int64_t proven);

@@ -63,6 +63,8 @@ static inline bool partition_log_is_damaged(const struct partition_log *log)
 
 /* Trims files, writes the snapshot of producers, syncs all; NULL is legal. -errno: what the disk has is not known. */
 int partition_log_close(struct partition_log *log);
+/* Whether it has files of a log, or cannot be read. */
+bool partition_log_has_files(struct hf_env *env, const char *directory);
 /* Removes what a deleted topic of the same name has left in the directory, if it is there. No log has it open. */
 void partition_log_clear(struct hf_env *env, const char *directory);
 /* The same, but segments with records are kept under other names, *.log.aside. */

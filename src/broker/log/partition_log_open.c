@@ -115,6 +115,20 @@ int partition_log_list(const struct partition_log *log, struct log_files *files,
 	return rc;
 }
 
+static void any_found(const char *name, void *context)
+{
+	int64_t unused;
+
+	*(bool *)context |= partition_log_parse_name(name, ".log", &unused);
+}
+
+bool partition_log_has_files(struct hf_env *env, const char *directory)
+{
+	bool any = false;
+
+	return hf_dir_list(env, directory, any_found, &any) != 0 || any;
+}
+
 int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, struct hf_error *error)
 {
 	struct segment *segment;
@@ -528,9 +542,9 @@ void partition_log_remove(struct partition_log *log)
 	int rc;
 
 	drop_segments(log, true);
-	log_mark_free(log->mark);
-	log->mark = NULL;
 	partition_log_clear(log->env, log->directory);
+	log_mark_free(log->mark); /* now: a log without a mark is not whole (R-D9) */
+	log->mark = NULL;
 	rc = hf_dir_remove(log->env, log->directory);
 	if (rc != 0)
 		log_warn("broker: cannot remove %s: %s; remove it by hand", log->directory, strerror(-rc));

@@ -217,6 +217,15 @@ void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, 
 
 /* ---- the tail ---- */
 
+void segment_dirty(struct segment *segment)
+{
+	for (uint32_t at = 0; at < segment->bytes; at += PAGE_BYTES) {
+		volatile uint8_t *byte = segment->map + at;
+
+		*byte = *byte;
+	}
+}
+
 uint32_t segment_present(const struct segment *segment)
 {
 	return segment->sealed || segment->populated < segment->bytes ? segment->bytes : segment->populated;

@@ -81,6 +81,8 @@ void segment_delete(struct segment *segment);
 /* The same, of one whose name another one has now. */
 void segment_delete_replaced(struct segment *segment);
 
+/* Its batches are to be written to the disk again by the next sync. */
+void segment_dirty(struct segment *segment);
 /* Whether `bytes` more fit, and an index entry for them. */
 bool segment_fits(const struct segment *segment, uint32_t bytes);
 /* Makes the pages for `bytes` behind the tail; -ENOSPC and others: the disk is full. */

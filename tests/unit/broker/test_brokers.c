@@ -272,9 +272,40 @@ static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
 static void another_incarnation_has_left_every_isr(void **state)
 {
 	(void)state;
-	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
 	assert_false(controller_set_has(&partition()->isr, 1));
 	assert_int_equal(partition()->leader, 2);
+}
+
+/* All were killed, or some: one that has everything keeps its place, and that of another one is not given back. */
+static void one_that_has_everything_keeps_its_place(void **state)
+{
+	int32_t epoch = partition()->epoch;
+
+	(void)state;
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_int_equal(partition()->isr.count, 3);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(partition()->leader_epoch, 1);
+	assert_int_equal(partition()->epoch, epoch + 1);
+	assert_int_equal(registers(2, 21, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader_epoch, 1);
+	assert_int_equal(registers(3, 31, false), KAFKA_NONE);
+	assert_false(controller_set_has(&partition()->isr, 3));
+	assert_int_equal(registers(3, 32, true), KAFKA_NONE);
+	assert_false(controller_set_has(&partition()->isr, 3));
+}
+
+/* Who comes back last is an accident: others that have everything lead without it. */
+static void those_that_have_everything_lead_without_the_last_one(void **state)
+{
+	(void)state;
+	registers(2, 21, true);
+	registers(3, 31, true);
+	assert_int_equal(partition()->isr.count, 3);
+	ends(1, 10);
+	assert_int_equal(partition()->leader, 2);
+	assert_int_equal(partition()->isr.count, 2);
 }
 
 static enum kafka_error sets_isr(
@@ -296,7 +327,7 @@ static void an_isr_is_changed_by_the_leader_who_knows_it(void **state)
 	int32_t epoch;
 
 	(void)state;
-	registers(1, 11, true);
+	registers(1, 11, false);
 	epoch = partition()->epoch;
 	assert_int_equal(sets_isr(3, 1, epoch, 1, 11), KAFKA_FENCED_LEADER_EPOCH);
 	assert_int_equal(sets_isr(2, 0, epoch, 1, 11), KAFKA_FENCED_LEADER_EPOCH);
@@ -415,6 +446,8 @@ int main(void)
 		BROKERS_TEST(a_last_member_that_flushed_each_record_leads_again),
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
+		BROKERS_TEST(one_that_has_everything_keeps_its_place),
+		BROKERS_TEST(those_that_have_everything_lead_without_the_last_one),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
 		BROKERS_TEST(a_leader_resigns_unless_it_is_the_last_member),
 		BROKERS_TEST(a_repeated_command_is_applied_once),
