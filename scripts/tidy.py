@@ -15,7 +15,7 @@ import sys
 
 # ---- the house: lowest layer first; each may include those before it ----
 
-LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer", "smr", "kv", "broker", "proxy", "cli", "preload"]
+LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer", "smr", "kv", "broker", "proxy", "cli", "preload", "bench"]
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer"), ("proxy", "kv"), ("proxy", "broker")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "metrics.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env",
@@ -33,35 +33,35 @@ BACKENDS = {
     "env/linux": ["tests/"],
 }
 
-TREES = ("include", "src", "sim", "tests", "fuzz", "examples")
+TREES = ("include", "src", "bench", "sim", "tests", "fuzz", "examples")
 C_LINES, H_LINES, FUNCTION_LINES, COLUMNS, TAB = 1000, 250, 70, 120, 8
 
 # ---- bans: (rule, where, where not, words, substitute); `where` are path prefixes ----
 
 # The only product files that call the operating system for these: env, and the program's own child processes and
 # scratch directory.
-OS_FILES = ("src/env/", "src/cli/process.c", "src/cli/scratch.c", "src/cli/bench/process.c")
+OS_FILES = ("src/env/", "src/cli/process.c", "src/cli/scratch.c", "bench/process.c")
 BANS = [
-    ("clock", ("src/", "sim/"), OS_FILES + ("sim/main.c",),
+    ("clock", ("src/", "bench/", "sim/"), OS_FILES + ("sim/main.c",),
      "time gettimeofday clock clock_gettime timespec_get timer_create timerfd_create", "hf_env_now_ns()"),
-    ("sleep", ("src/", "sim/", "tests/", "fuzz/"), OS_FILES,
+    ("sleep", ("src/", "bench/", "sim/", "tests/", "fuzz/"), OS_FILES,
      "sleep usleep nanosleep clock_nanosleep alarm", "a timer of the loop, or the condition itself"),
-    ("entropy", ("src/", "sim/", "tests/", "fuzz/"), OS_FILES,
+    ("entropy", ("src/", "bench/", "sim/", "tests/", "fuzz/"), OS_FILES,
      "rand srand random srandom drand48 lrand48 getrandom getentropy arc4random rand_r",
      "hf_env_entropy(), or a printed seed in tests"),
-    ("socket", ("src/", "sim/"), OS_FILES,
+    ("socket", ("src/", "bench/", "sim/"), OS_FILES,
      "socket socketpair bind listen accept4 recvmsg recvmmsg sendmsg sendmmsg getaddrinfo epoll_create1 epoll_wait "
      "eventfd ppoll", "hf_dgram_*, hf_stream_*, hf_notifier_* and the loop"),
-    ("file", ("src/", "sim/"), OS_FILES, "open openat creat fopen fdopen opendir mkstemp shm_open memfd_create",
+    ("file", ("src/", "bench/", "sim/"), OS_FILES, "open openat creat fopen fdopen opendir mkstemp shm_open memfd_create",
      "hf_file_*, or env/share.h for what processes share"),
-    ("memory map", ("src/",), OS_FILES, "mmap munmap mremap", "hf_mem_alloc(), hf_mem_map_file()"),
-    ("thread", ("src/", "sim/"), OS_FILES, "pthread_create thrd_create", "hf_thread_start()"),
-    ("process", ("src/",), OS_FILES, "fork vfork execve execv execvp posix_spawn system popen",
+    ("memory map", ("src/", "bench/"), OS_FILES, "mmap munmap mremap", "hf_mem_alloc(), hf_mem_map_file()"),
+    ("thread", ("src/", "bench/", "sim/"), OS_FILES, "pthread_create thrd_create", "hf_thread_start()"),
+    ("process", ("src/", "bench/"), OS_FILES, "fork vfork execve execv execvp posix_spawn system popen",
      "the program's process file"),
     ("string", ("",), (), "strcpy strcat sprintf vsprintf gets strtok atoi atol alloca",
      "snprintf, memcpy, strtok_r, strtoul with its error checked"),
-    ("assertion", ("src/",), ("src/base/ensure",), "assert abort", "ensure() for our own bugs, an outcome for input"),
-    ("bare fence", ("src/",), ("src/base/order.h",), "atomic_thread_fence __sync_synchronize __atomic_thread_fence",
+    ("assertion", ("src/", "bench/"), ("src/base/ensure",), "assert abort", "ensure() for our own bugs, an outcome for input"),
+    ("bare fence", ("src/", "bench/"), ("src/base/order.h",), "atomic_thread_fence __sync_synchronize __atomic_thread_fence",
      "publish(), observe(), announce(), confirm() of base/order.h"),
 ]
 OS_HEADERS = ("poll.h", "sys/poll.h", "sys/select.h", "sys/epoll.h", "sys/eventfd.h", "sys/timerfd.h", "sys/socket.h",

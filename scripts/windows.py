@@ -7,7 +7,7 @@ import hashlib
 import os
 import subprocess
 
-TREES = ("include", "src", "sim", "tests", "scripts")
+TREES = ("include", "src", "bench", "sim", "tests", "scripts")
 RECENT_COMMITS = 4
 
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/installed.h"
 #include "cli/process.h"
 #include "cli/version.h"
 #include "env/share.h"
@@ -26,31 +27,13 @@ struct request {
 	const char *config, *device, *node, *fabric;
 };
 
-/* Beside the program when it was just built, in its own directory when it was installed. */
-static bool find_library(char library[PATH_MAX])
-{
-	static const char *const places[] = {"", HOLDFAST_VERBS_FROM_BIN "/"};
-	char own[PATH_MAX], path[PATH_MAX + sizeof(HOLDFAST_VERBS_FROM_BIN) + sizeof(LIBRARY) + 2];
-	char *slash;
-
-	if (realpath("/proc/self/exe", own) == NULL || (slash = strrchr(own, '/')) == NULL)
-		return false;
-	*slash = '\0';
-	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s%s", own, places[i], LIBRARY);
-		if (realpath(path, library) != NULL)
-			return true;
-	}
-	return false;
-}
-
 static int preload(void)
 {
 	const char *others = getenv("LD_PRELOAD");
 	char library[PATH_MAX], list[PRELOAD_BYTES];
 	int folder, length;
 
-	if (!find_library(library))
+	if (!installed_find(HOLDFAST_VERBS_FROM_BIN, LIBRARY, library))
 		return cli_refuse("run", "%s is neither beside this program nor in %s from there; install it again",
 			LIBRARY, HOLDFAST_VERBS_FROM_BIN);
 	if (strpbrk(library, " :") != NULL)

@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cli/help.h"
+#include "cli/process.h"
 #include "cli/version.h"
 
 static const struct command commands[] = {
@@ -65,6 +65,8 @@ int help_command(int argc, char **argv)
 	command = command_find(argv[1]);
 	if (command == NULL || command->what == NULL)
 		return cli_refuse("help", "there is no command '%s'; `holdfast help` lists them", argv[1]);
+	if (command->run == bench_command)
+		return bench_command(2, (char *[]){"bench", "--help", NULL});
 	help_print(command->name, command->what, stdout);
 	return cli_flush("help");
 }
@@ -79,18 +81,6 @@ int version_command(int argc, char **argv)
 		return cli_print_json(json_pack("{s:s, s:s}", "name", "holdfast", "version", HOLDFAST_VERSION));
 	printf("holdfast %s\n", HOLDFAST_VERSION);
 	return cli_flush("version");
-}
-
-/* A store has a descriptor for each piece of its memory, a server for each client: the usual soft limit of 1,024 is for
- * programs with select(2). */
-static void raise_descriptors(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int main(int argc, char **argv)
@@ -112,12 +102,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "holdfast: there is no command '%s'; `holdfast help` lists them\n", name);
 		return EXIT_WRONG_INPUT;
 	}
-	for (int i = 2; command->what != NULL && i < argc && strcmp(argv[i], "--") != 0; i++)
+	for (int i = 2;
+		command->what != NULL && command->run != bench_command && i < argc && strcmp(argv[i], "--") != 0; i++)
 		if (strcmp(argv[i], "--help") == 0) {
 			help_print(command->name, command->what, stdout);
 			return cli_flush("help");
 		}
 	if (command->run != run_command) /* it starts another program */
-		raise_descriptors();
+		process_raise_descriptors();
 	return command->run(argc - 1, argv + 1);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,9 +18,29 @@
 #define WRITE_WAIT_MS    1000
 #define WAIT_FDS_MAX     8u
 #define REAP_INTERVAL_MS 2
-#define OWN_PROGRAM      "/proc/self/exe"
 
+static const char *own_program = "/proc/self/exe";
 static volatile sig_atomic_t interrupted, orphaned;
+
+const char *process_program(void)
+{
+	return own_program;
+}
+
+void process_set_program(const char *path)
+{
+	own_program = path;
+}
+
+void process_raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 /* ---- the parent's side ---- */
 
@@ -34,7 +55,7 @@ static void exec_child(char *const argv[], const char *stderr_path, int channel_
 	if (log_fd >= 0 && null_fd >= 0 && channel_fd >= 0 && lifeline_fd >= 0 && dup2(null_fd, 0) >= 0 &&
 		dup2(null_fd, 1) >= 0 && dup2(log_fd, 2) >= 0 && dup2(channel_fd, PROCESS_CHANNEL_FD) >= 0 &&
 		dup2(lifeline_fd, PROCESS_LIFELINE_FD) >= 0)
-		execv(OWN_PROGRAM, argv);
+		execv(own_program, argv);
 	_exit(127);
 }
 

@@ -24,11 +24,17 @@ struct process {
 #define PROCESS_CHANNEL_FD  3
 #define PROCESS_LIFELINE_FD 4
 
-/* Runs this same program with argv (argv[0] is a name only). 0, or -errno. */
+/* The program that process_start() runs; this one unless another was set. The path is kept, not copied. */
+const char *process_program(void);
+void process_set_program(const char *path);
+/* Runs that program with argv (argv[0] is a name only). 0, or -errno. */
 int process_start(char *const argv[], const char *stderr_path, struct process *out);
 /* Runs another program, found as a shell finds it: no channel, and the kernel kills it when this thread ends. Its
  * output goes to the file. 0, or -errno; a program that cannot be run ends with status 127. */
 int process_start_other(char *const argv[], const char *output_path, struct process *out);
+/* Gives this process, and those that it starts, as many descriptors as the system allows: a store has one for each
+ * piece of its memory, a server one for each client; the usual limit of 1,024 is for programs with select(2). */
+void process_raise_descriptors(void);
 /* Becomes the program argv[0], found as a shell finds it. Returns -errno only. */
 int process_become(char *const argv[]);
 /* Closes our ends, waits for at most grace_ms, kills. Nothing of it is left afterwards. Zeroed or stopped: harmless. */

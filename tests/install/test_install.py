@@ -81,6 +81,9 @@ def main():
                            "echo $LD_PRELOAD")
         tap.point("it finds the library for unmodified programs where it was installed",
                   with_library.returncode == 0 and with_library.stdout.startswith(root), with_library)
+        bench = run([path for path in programs if path.endswith("/holdfast")][0], "bench", "--json")
+        tap.point("it says how to get holdfast-bench, which is not installed by default",
+                  bench.returncode == 2 and "-Dbench=true" in bench.stderr and not find(root, "holdfast-bench.*"), bench)
         tap.point("it has man pages", find(root, r"holdfast.*\.1(\.gz)?"), "no holdfast*.1")
         library = find(root, r"libholdfast\.so\.\d.*")
         archive = find(root, r"libholdfast\.a")

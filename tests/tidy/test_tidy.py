@@ -21,6 +21,7 @@ CASES = [
     ("services do not include one another", "src/broker/x.c", '#include "kv/kv.h"', '#include "smr/smr.h"', "layer"),
     ("product code does not include the simulator", "src/dev/x.c", '#include "sim/world.h"', '#include "base/list.h"',
      "layer"),
+    ("the program does not include the bench", "src/cli/x.c", '#include "bench/bench.h"', '#include "cli/page.h"', "layer"),
     ("the system's headers are for env", "src/net/x.c", "#include <sys/epoll.h>", "#include <errno.h>", "layer"),
     ("a public header must have a layer", "src/dev/x.c", "#include <holdfast/new.h>", "#include <holdfast/dev.h>",
      "layer"),
