@@ -39,6 +39,15 @@ static const struct move dc_moves[] = {
 	{IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
 };
 
+/* A UD qp has no peer. */
+static const struct move ud_moves[] = {
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+	{IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+	{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+};
+
 static bool values_in_range(const struct ibv_qp_attr *attr, int mask)
 {
 	if ((mask & IBV_QP_PATH_MTU) && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
@@ -62,15 +71,21 @@ static bool values_in_range(const struct ibv_qp_attr *attr, int mask)
 	return !(mask & IBV_QP_DEST_QPN) || attr->dest_qp_num <= PSN_MASK;
 }
 
-static const struct move *find_move(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to)
-{
-	const struct move *moves = type == IBV_QPT_RC ? rc_moves : dc_moves;
-	size_t n = type == IBV_QPT_RC ? sizeof(rc_moves) / sizeof(*rc_moves) : sizeof(dc_moves) / sizeof(*dc_moves);
+#define FIND(moves) find_in(moves, sizeof(moves) / sizeof((moves)[0]), from, to)
 
+static const struct move *find_in(const struct move *moves, size_t n, enum ibv_qp_state from, enum ibv_qp_state to)
+{
 	for (size_t i = 0; i < n; i++)
 		if (moves[i].from == from && moves[i].to == to)
 			return &moves[i];
 	return NULL;
+}
+
+static const struct move *find_move(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	if (type == IBV_QPT_UD)
+		return FIND(ud_moves);
+	return type == IBV_QPT_RC ? FIND(rc_moves) : FIND(dc_moves);
 }
 
 int qp_rules_check(enum ibv_qp_type type, enum ibv_qp_state from, const struct ibv_qp_attr *attr, int mask)

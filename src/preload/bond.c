@@ -8,7 +8,9 @@
 
 #include <holdfast/fabric.h>
 
+#include "base/log.h"
 #include "env/share.h"
+#include "preload/datagram.h"
 
 #define BOND_CONTROL_PORT 18600
 #define BOND_RAILS        2u
@@ -139,6 +141,18 @@ int bond_address_of(const struct bond *bond, const struct ibv_ah_attr *ah, struc
 	return hf_addr_equal(address_out, &bond->address) ? -EISCONN : 0;
 }
 
+struct hf_peer *bond_peer(const struct bond *bond, const struct hf_addr *address)
+{
+	struct hf_error error = {0};
+	struct hf_peer *peer = hf_peer_find(bond->node, address);
+
+	if (peer == NULL && hf_peer_connect(bond->node, address, 1, &peer, &error) != 0) {
+		log_warn("a peer cannot be connected to: %s", error.text);
+		return NULL;
+	}
+	return peer;
+}
+
 /* ---- opening ---- */
 
 static void rail_changed(struct hf_node *node, unsigned rail, bool up, void *context)
@@ -171,6 +185,8 @@ static int open_as(struct bond *bond, struct hf_loop *loop, const struct hf_node
 	bond->up = false;
 	for (unsigned i = 0; rc == 0 && i < hf_node_rails(bond->node); i++)
 		bond->up = bond->up || hf_node_rail_up(bond->node, i);
+	if (rc == 0 && (rc = datagram_links_open(bond)) != 0)
+		hf_node_close(bond->node);
 	return rc;
 }
 
@@ -193,6 +209,7 @@ int bond_open(struct bond *bond, struct hf_loop *loop, struct hf_error *error)
 
 void bond_close(struct bond *bond)
 {
+	datagram_links_close(bond);
 	hf_node_close(bond->node);
 	bond->node = NULL;
 	if (!bond->configured)

@@ -24,5 +24,7 @@ union ibv_gid bond_gid(const struct bond *bond);
 uint16_t bond_lid(const struct bond *bond);
 /* Where the peer of that address handle listens; -EINVAL: no address can be made of it; -EISCONN: it is our own. */
 int bond_address_of(const struct bond *bond, const struct ibv_ah_attr *ah, struct hf_addr *address_out);
+/* The peer that listens there, connected or being connected. NULL: it cannot be connected to, and why was logged. */
+struct hf_peer *bond_peer(const struct bond *bond, const struct hf_addr *address);
 
 #endif

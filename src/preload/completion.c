@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "env/tally.h"
+#include "preload/datagram.h"
 #include "preload/drive.h"
 #include "preload/real.h"
 
@@ -58,16 +59,24 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	return 0;
 }
 
-/* Of the loop: completions are there. */
-static void notify(struct hf_vcq *vcq, void *context)
+void completion_ready(struct cq *cq)
 {
-	struct cq *cq = context;
-	struct channel *channel = channel_of(cq->cq.channel);
+	struct channel *channel;
 
-	(void)vcq;
+	if (!cq->armed)
+		return;
+	cq->armed = false;
+	channel = channel_of(cq->cq.channel);
 	if (cq->queued++ == 0)
 		list_push_back(&channel->waiting, &cq->channel_link);
 	tally_add(channel->channel.fd);
+}
+
+/* Of the loop: completions of vqps are there. */
+static void notify(struct hf_vcq *vcq, void *context)
+{
+	(void)vcq;
+	completion_ready(context);
 }
 
 /* The next event's cq; NULL when its cq was destroyed meanwhile. */
@@ -153,6 +162,7 @@ struct ibv_cq *ibv_create_cq(
 	pthread_mutex_init(&cq->cq.mutex, NULL);
 	pthread_cond_init(&cq->cq.cond, NULL);
 	list_init(&cq->channel_link);
+	list_init(&cq->datagrams);
 	drive_lock();
 	rc = hf_vcq_create(node_of(context), (uint32_t)cqe, cq, &cq->vcq);
 	if (rc == 0 && channel != NULL)
@@ -165,12 +175,24 @@ struct ibv_cq *ibv_create_cq(
 	return NULL;
 }
 
-/* A vcq holds no entries of its own and cannot overflow, so every size that is allowed is at hand. */
+static int datagrams_in(struct cq *cq)
+{
+	int n = 0;
+
+	drive_lock();
+	list_for_each (at, &cq->datagrams)
+		n++;
+	drive_unlock();
+	return n;
+}
+
+/* A vcq holds no entries of its own and cannot overflow, so every size that is allowed is at hand, unless more
+ * completions of datagrams are there. */
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	if (!context_is_ours(cq->context))
 		return REAL(ibv_resize_cq)(cq, cqe);
-	if (!entries_fit(cq->context, cqe))
+	if (!entries_fit(cq->context, cqe) || datagrams_in(cq_of(cq)) > cqe)
 		return result(EINVAL);
 	cq->cqe = cqe;
 	return 0;
@@ -218,6 +240,7 @@ int completion_req_notify(struct ibv_cq *base, int solicited_only)
 	if (base->channel == NULL)
 		return result(EINVAL);
 	drive_lock();
+	cq->armed = true;
 	hf_vcq_req_notify(cq->vcq, notify);
 	drive_again();
 	drive_unlock();
@@ -252,12 +275,14 @@ int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 {
 	static _Thread_local unsigned idle, busy;
 	struct cq *cq = cq_of(base);
-	int got;
+	int datagrams, got;
 
 	if (n <= 0 || !lock_to_poll(base))
 		return 0;
-	got = hf_vcq_poll(cq->vcq, n, wc);
-	if (got > 0 ? ++busy >= BUSY_POLLS : ++idle >= IDLE_POLLS) {
+	datagrams = cq->datagram_users > 0 ? datagram_poll(cq, n, wc) : 0;
+	wc += datagrams;
+	got = n > datagrams ? hf_vcq_poll(cq->vcq, n - datagrams, wc) : 0;
+	if (got + datagrams > 0 ? ++busy >= BUSY_POLLS : ++idle >= IDLE_POLLS) {
 		idle = busy = 0;
 		drive_turn();
 	}
@@ -266,5 +291,5 @@ int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 	if (cq->shared.used > 0)
 		got = shared_receive_polled(cq, wc, got);
 	drive_unlock();
-	return got;
+	return datagrams + got;
 }

@@ -30,6 +30,10 @@ struct bond {
 	struct hf_addr address; /* of control, by which peers know us: the gid is made of it */
 	bool up;                /* any rail */
 	struct list contexts;
+	struct datagram_links *datagrams; /* datagram.h */
+	struct table datagram_qps;        /* by number */
+	unsigned datagrams_unpolled;      /* received */
+	uint64_t datagrams_polled_ns;     /* when the program looked for some */
 };
 
 struct async_event {
@@ -63,6 +67,9 @@ struct cq {
 	struct ibv_cq cq; /* first */
 	struct hf_vcq *vcq;
 	struct list channel_link;
+	bool armed;            /* by the program, for the next completion */
+	struct list datagrams; /* completions of UD queue pairs (datagram.c) */
+	unsigned datagram_users;
 	unsigned queued;     /* events that wait in the channel */
 	unsigned given;      /* events that the program got; it acknowledges as many before the cq can go */
 	struct table shared; /* queue pairs on a shared receive queue that complete here; by number */
@@ -85,6 +92,7 @@ struct queue_pair {
 	struct hf_vqp *vqp;
 	/* Of a queue pair that is connected to itself: a vqp has one end, so this one is the other end, and sends. */
 	struct hf_vqp *sender;
+	struct datagram_qp *ud; /* of a UD queue pair, whose vqp is not connected and only gives it a number */
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 	struct shared_receive *shared; /* NULL: it has receives of its own */
@@ -121,6 +129,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 /* completion.c */
 int completion_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int completion_req_notify(struct ibv_cq *cq, int solicited_only);
+void completion_ready(struct cq *cq); /* one that is not of a vqp */
 
 /* queue_pair.c */
 int queue_pair_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

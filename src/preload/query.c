@@ -62,6 +62,7 @@ static void fill_device(const struct bond *bond, struct ibv_device_attr *attr)
 		.max_cqe = INT32_MAX,
 		.max_mr = COUNT_MAX - 1,
 		.max_pd = COUNT_MAX,
+		.max_ah = COUNT_MAX,
 		.max_srq = COUNT_MAX,
 		.max_srq_wr = SHARED_WR_MAX,
 		.max_qp_rd_atom = RD_ATOMIC_MAX,

@@ -1,6 +1,6 @@
-/* Queue pairs: RC only, each a vqp. The states are the program's, by the rules of ibv_modify_qp(3); the vqp connects
- * when the program names the peer, in the move to RTR, and finds rails and qps by itself. So of the attributes only the
- * peer, its number and the access flags matter; the others are kept for ibv_query_qp. */
+/* Queue pairs: RC, each a vqp, and UD (datagram.h). The states are the program's, by the rules of ibv_modify_qp(3); the
+ * vqp connects when the program names the peer, in the move to RTR, and finds rails and qps by itself. So of the
+ * attributes only the peer, its number and the access flags matter; the others are kept for ibv_query_qp. */
 #include "preload/objects.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "dev/qp_rules.h"
 #include "preload/bond.h"
+#include "preload/datagram.h"
 #include "preload/drive.h"
 #include "preload/real.h"
 
@@ -67,7 +68,10 @@ static int create_vqp(struct queue_pair *qp, struct ibv_pd *pd)
 	cap->max_recv_wr += cap->max_recv_wr == 0;
 	cap->max_send_sge += cap->max_send_sge == 0;
 	cap->max_recv_sge += cap->max_recv_sge == 0;
-	init.cap = *cap;
+	if (qp->init.qp_type == IBV_QPT_RC)
+		init.cap = *cap;
+	else
+		init.cap = (struct ibv_qp_cap){1, 1, 1, 1, 0};
 	init.send_cq = container_of(qp->init.send_cq, struct cq, cq)->vcq;
 	init.recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->vcq;
 	drive_lock();
@@ -86,7 +90,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	struct queue_pair *qp;
 	int rc;
 
-	if (init->qp_type != IBV_QPT_RC)
+	if (init->qp_type != IBV_QPT_RC && (init->qp_type != IBV_QPT_UD || init->srq != NULL))
 		return refuse(EOPNOTSUPP);
 	if (init->send_cq == NULL || init->recv_cq == NULL || (init->srq != NULL && init->srq->context != pd->context))
 		return refuse(EINVAL);
@@ -111,9 +115,16 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 		.srq = init->srq,
 		.qp_num = hf_vqp_num(qp->vqp),
 		.state = IBV_QPS_RESET,
-		.qp_type = IBV_QPT_RC};
+		.qp_type = init->qp_type};
 	pthread_mutex_init(&qp->qp.mutex, NULL);
 	pthread_cond_init(&qp->qp.cond, NULL);
+	if (init->qp_type == IBV_QPT_UD && (rc = datagram_create(qp)) != 0) {
+		drive_lock();
+		hf_vqp_destroy(qp->vqp);
+		drive_unlock();
+		free(qp);
+		return refuse(-rc);
+	}
 	return &qp->qp;
 }
 
@@ -160,6 +171,8 @@ int ibv_destroy_qp(struct ibv_qp *base)
 		return REAL(ibv_destroy_qp)(base);
 	drive_lock();
 	drop_sender(qp);
+	if (qp->ud != NULL)
+		datagram_destroy(qp);
 	hf_vqp_destroy(qp->vqp);
 	if (qp->shared != NULL)
 		shared_receive_leave(qp);
@@ -241,41 +254,33 @@ static int connect_itself(struct bond *bond, struct queue_pair *qp)
 	return rc;
 }
 
-static int find_peer(struct bond *bond, const struct ibv_ah_attr *ah, struct hf_peer **peer_out)
-{
-	struct hf_error error = {0};
-	struct hf_addr address;
-	int rc = bond_address_of(bond, ah, &address);
-
-	if (rc != 0)
-		return rc;
-	*peer_out = hf_peer_find(bond->node, &address);
-	if (*peer_out == NULL)
-		rc = hf_peer_connect(bond->node, &address, 1, peer_out, &error);
-	if (rc != 0)
-		log_warn("ibv_modify_qp: %s", error.text);
-	return rc;
-}
-
 static int connect_peer(struct queue_pair *qp, const struct ibv_qp_attr *attr)
 {
-	struct hf_peer *peer = NULL;
 	struct bond *bond = context_of(qp->qp.context)->bond;
-	int rc = find_peer(bond, &attr->ah_attr, &peer);
+	unsigned access = qp->attr.qp_access_flags;
+	struct hf_addr address;
+	struct hf_peer *peer;
+	int rc = bond_address_of(bond, &attr->ah_attr, &address);
 
+	if (rc == -EISCONN && attr->dest_qp_num == qp->qp.qp_num)
+		return connect_itself(bond, qp);
 	if (rc == -EISCONN)
-		return attr->dest_qp_num == qp->qp.qp_num
-			       ? connect_itself(bond, qp)
-			       : connect_own(bond, qp->vqp, attr->dest_qp_num, qp->attr.qp_access_flags);
-	return rc != 0 ? rc : hf_vqp_connect_num(qp->vqp, peer, attr->dest_qp_num, (int)qp->attr.qp_access_flags);
+		return connect_own(bond, qp->vqp, attr->dest_qp_num, access);
+	if (rc != 0)
+		return rc;
+	peer = bond_peer(bond, &address);
+	return peer == NULL ? -EHOSTUNREACH : hf_vqp_connect_num(qp->vqp, peer, attr->dest_qp_num, (int)access);
 }
 
 /* With the lock held. */
 static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state from = qp->qp.state, to = mask & IBV_QP_STATE ? attr->qp_state : from;
-	int rc = qp_rules_check(IBV_QPT_RC, from, attr, mask);
+	int rc;
 
+	if (qp->ud != NULL)
+		return datagram_move(qp, attr, mask);
+	rc = qp_rules_check(IBV_QPT_RC, from, attr, mask);
 	if (rc != 0)
 		return rc;
 	if (to == IBV_QPS_RESET) {
@@ -348,7 +353,7 @@ int queue_pair_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv
 		return result(EINVAL);
 	}
 	drive_lock();
-	rc = hf_vqp_post_send(sender_of(qp), wr, bad);
+	rc = qp->ud != NULL ? -datagram_post_send(qp, wr, bad) : hf_vqp_post_send(sender_of(qp), wr, bad);
 	drive_unlock();
 	return result(-rc);
 }
@@ -363,7 +368,7 @@ int queue_pair_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv
 		return result(EINVAL);
 	}
 	drive_lock();
-	rc = hf_vqp_post_recv(qp->vqp, wr, bad);
+	rc = qp->ud != NULL ? -datagram_post_recv(qp, wr, bad) : hf_vqp_post_recv(qp->vqp, wr, bad);
 	drive_unlock();
 	return result(-rc);
 }

@@ -1,4 +1,4 @@
-/* Verbs that our devices do not have: address handles and multicast of datagram qps, imported
+/* Verbs that our devices do not have: multicast, imported
  * and device memory, connection establishment extensions. Each says so by errno, and serves real devices as ever. */
 #include "preload/objects.h"
 
@@ -12,31 +12,7 @@ static void *refuse(void)
 	return NULL;
 }
 
-/* ---- address handles, multicast ---- */
-
-struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
-{
-	return context_is_ours(pd->context) ? refuse() : REAL(ibv_create_ah)(pd, attr);
-}
-
-int ibv_init_ah_from_wc(
-	struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr)
-{
-	if (!context_is_ours(context))
-		return REAL(ibv_init_ah_from_wc)(context, port, wc, grh, attr);
-	errno = EOPNOTSUPP;
-	return -1;
-}
-
-struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
-{
-	return context_is_ours(pd->context) ? refuse() : REAL(ibv_create_ah_from_wc)(pd, wc, grh, port);
-}
-
-int ibv_destroy_ah(struct ibv_ah *ah)
-{
-	return context_is_ours(ah->context) ? result(EOPNOTSUPP) : REAL(ibv_destroy_ah)(ah);
-}
+/* ---- multicast ---- */
 
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {

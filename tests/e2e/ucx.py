@@ -1,13 +1,13 @@
 """UCX of Debian, unmodified, on its transport rc_verbs: ucx.py HOLDFAST DEVICE.
 
-ucx_perftest runs at the level of UCX's transports (uct). The level above, ucp, connects by a datagram transport, which
-the device has not (docs/verbs-programs.md).
+ucx_perftest runs at the level of UCX's transports (uct), and at the level above, ucp, which MPI and NIXL use: it connects
+by datagrams (ud_verbs) and then goes over to rc_verbs.
 """
 import os
 import sys
 
 import program
-from verbs_pair import DEVICE, Pair, need
+from verbs_pair import DEVICE, Over, Pair, need, until
 
 TRANSPORT = ["-d", "holdfast0:1", "-x", "rc_verbs"]
 
@@ -51,6 +51,49 @@ def memory_is_read(directory):
 def atomics_work(directory):
     for test in ("add_lat", "add_mr", "fadd", "cswap"):
         _measures(directory, test)
+
+
+def _ucp(directory, *options, transports="ib"):
+    environment = dict(os.environ)
+    os.environ["UCX_TLS"] = transports
+    try:
+        return Pair(directory, "ucx_perftest", client=["127.0.0.1", *options])
+    finally:
+        os.environ.update(environment)
+
+
+def _ends_well(pair):
+    said = pair.finish()
+    assert "Final:" in said and "ERROR" not in said, said
+
+
+def ucp_sends_messages(directory):
+    _ends_well(_ucp(directory, "-t", "tag_lat", "-n", "1000"))
+    _ends_well(_ucp(directory, "-t", "tag_bw", "-s", "65536", "-n", "200"))
+    _ends_well(_ucp(directory, "-t", "ucp_am_lat", "-n", "1000"))
+
+
+def ucp_reads_writes_and_adds(directory):
+    for test in ("ucp_put_lat", "ucp_get", "ucp_fadd", "ucp_cswap"):
+        _ends_well(_ucp(directory, "-t", test, "-n", "1000"))
+
+
+def ucp_sends_messages_as_datagrams_alone(directory):
+    _ends_well(_ucp(directory, "-t", "tag_lat", "-n", "1000", transports="ud_verbs"))
+
+
+def ucp_goes_on_through_cuts(directory):
+    pair = _ucp(directory, "-t", "tag_lat", "-n", "150000")
+    pair.until_traffic()
+    try:
+        for cut in range(3):
+            rail = f"r{cut % 2}"
+            pair.link("down", f"client/{rail}")
+            until(f"on {rail}", lambda rail=rail: pair.rail() != rail, pair.client)
+            pair.link("up", f"client/{rail}")
+    except Over:
+        pass  # the machine was faster than the switch
+    _ends_well(pair)
 
 
 if __name__ == "__main__":

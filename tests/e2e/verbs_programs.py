@@ -132,6 +132,15 @@ def ib_send_lat_runs(directory):
     _runs(directory, "ib_send_lat", words=["t_avg"])
 
 
+def ib_send_bw_runs_with_datagrams(directory):
+    _runs(directory, "ib_send_bw", "-c", "UD", words=["BW average"])
+
+
+def ib_send_lat_runs_with_datagrams(directory):
+    _runs(directory, "ib_send_lat", "-c", "UD", words=["t_avg"])
+    _runs(directory, "ib_send_lat", "-c", "UD", "-e", words=["t_avg"])
+
+
 def ib_atomic_bw_runs(directory):
     _runs(directory, "ib_atomic_bw", words=["BW average"])
 
