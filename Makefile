@@ -31,6 +31,8 @@ UBSAN = halt_on_error=1:print_stacktrace=1
 SANITIZED_SEEDS ?= 50
 SANITIZED = --no-suite tidy --no-suite install --no-suite mutants --no-suite models --no-suite sim
 DESTDIR ?=
+# After a benchmark, whatever came of it: its page.
+DRAW = ; status=$$?; python3 scripts/bench_page.py $(1) $(BUILD)/bench-$(1).json $(2) --out $(BUILD)/bench-$(1).html; exit $$status
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
@@ -108,10 +110,8 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 	@scripts/deps.sh build bench
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/holdfast bench --out $(BUILD)/bench.json $(BENCH_ARGS)
-	@$(BUILD)/holdfast bench verbs --seconds $(VERBS_SECONDS) --out $(BUILD)/bench-verbs.json \
-		--html $(BUILD)/bench-verbs.html
-	@$(BUILD)/holdfast bench failover --cuts $(FAILOVER_CUTS) --out $(BUILD)/bench-failover.json \
-		--html $(BUILD)/bench-failover.html
+	@$(BUILD)/holdfast bench verbs --seconds $(VERBS_SECONDS) --out $(BUILD)/bench-verbs.json $(call DRAW,verbs)
+	@$(BUILD)/holdfast bench failover --cuts $(FAILOVER_CUTS) --out $(BUILD)/bench-failover.json $(call DRAW,failover)
 	@$(MAKE) --no-print-directory bench-transfer
 	@$(MAKE) --no-print-directory tests
 	@python3 scripts/check.py $(BUILD) --suite bench
@@ -119,8 +119,8 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis, Sentinel; 10 min (SMR_ROUNDS=3); build/bench-smr*.json, .html
 	@scripts/deps.sh beside || echo "bench-smr: without what is missing: the packages of group beside cannot be had here"
 	@python3 scripts/bench_smr.py $(BUILD) --rounds $(SMR_ROUNDS) --out $(BUILD)/bench-smr-beside.json
-	@$(BUILD)/holdfast bench smr --failovers 100 --with $(BUILD)/bench-smr-beside.json --out $(BUILD)/bench-smr.json \
-		--html $(BUILD)/bench-smr.html $(BENCH_ARGS)
+	@$(BUILD)/holdfast bench smr --failovers 100 --out $(BUILD)/bench-smr.json $(BENCH_ARGS) \
+		$(call DRAW,smr,--with $(BUILD)/bench-smr-beside.json)
 
 bench-smr-long: all ## The replicated log at full length: failovers (SMR_FAILOVERS=1000), cuts, lost followers, changes of members: 30 min
 	@$(BUILD)/holdfast bench smr --failovers $(SMR_FAILOVERS) --cuts 200 --seconds 60 --entries 10000000 \
@@ -128,19 +128,18 @@ bench-smr-long: all ## The replicated log at full length: failovers (SMR_FAILOVE
 	@$(BUILD)/holdfast bench smr members
 
 bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while all rails are cut 20 times: 5 min
-	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \
-		$$(scripts/mooncake.sh $(BUILD)) $(BENCH_ARGS)
+	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json $$(scripts/mooncake.sh $(BUILD)) $(BENCH_ARGS) \
+		$(call DRAW,transfer)
 
 bench-kv: all ## The store beside Redis, ZooKeeper, etcd; kills, recoveries: 40 min (KV_ROUNDS=7); build/bench-kv*.json, .html
 	@scripts/deps.sh beside || echo "bench-kv: without what is missing: the packages of group beside cannot be had here"
 	@python3 scripts/bench_kv.py $(BUILD) --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv-beside.json
-	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --with $(BUILD)/bench-kv-beside.json --out $(BUILD)/bench-kv.json \
-		--html $(BUILD)/bench-kv.html $(BENCH_ARGS)
+	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv.json $(BENCH_ARGS) \
+		$(call DRAW,kv,--with $(BUILD)/bench-kv-beside.json)
 
 bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: at most 8 min (BROKER_ROUNDS=3); build/bench-broker.json, .html
 	@scripts/deps.sh kafka || echo "bench-broker: without what is missing: the packages of group kafka cannot be had here"
-	@python3 scripts/bench_broker.py $(BUILD) --rounds $(BROKER_ROUNDS) --out $(BUILD)/bench-broker.json
-	@$(BUILD)/holdfast bench broker --with $(BUILD)/bench-broker.json --html $(BUILD)/bench-broker.html
+	@python3 scripts/bench_broker.py $(BUILD) --rounds $(BROKER_ROUNDS) --out $(BUILD)/bench-broker.json $(call DRAW,broker)
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)

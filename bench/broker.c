@@ -15,6 +15,7 @@
 #include <holdfast/fabric.h>
 
 #include "bench/broker_bench.h"
+#include "bench/files.h"
 #include "cli/cli.h"
 #include "cli/report_file.h"
 
@@ -67,9 +68,9 @@ static const struct {
 
 struct broker_bench {
 	struct broker_task task;
-	const char *only, *kafka, *config, *with, *html, *out;
+	const char *only, *kafka, *config;
+	struct bench_files files;
 	unsigned rounds, generation;
-	bool json;
 	FILE *log;
 };
 
@@ -178,17 +179,11 @@ static int take(struct broker_bench *bench, int option)
 	case 'a':
 		bench->task.acks_all = true;
 		return EXIT_DONE;
-	case 'w':
-		bench->with = optarg;
-		return EXIT_DONE;
-	case 'h':
-		bench->html = optarg;
-		return EXIT_DONE;
 	case 'o':
-		bench->out = optarg;
+		bench->files.out = optarg;
 		return EXIT_DONE;
 	default:
-		bench->json = true;
+		bench->files.json = true;
 		return EXIT_DONE;
 	}
 }
@@ -199,7 +194,6 @@ static int parse(int argc, char **argv, struct broker_bench *bench)
 		{"device", required_argument, NULL, 'd'}, {"kafka", required_argument, NULL, 'k'},
 		{"brokers", required_argument, NULL, 'b'}, {"config", required_argument, NULL, 'c'},
 		{"topic", required_argument, NULL, 't'}, {"acks-all", no_argument, NULL, 'a'},
-		{"with", required_argument, NULL, 'w'}, {"html", required_argument, NULL, 'h'},
 		{"out", required_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'}, {0}};
 	int c, status = EXIT_DONE;
 
@@ -215,37 +209,7 @@ static int parse(int argc, char **argv, struct broker_bench *bench)
 		bench->task.parts |= 1u << BROKER_FETCH; /* whose records they find or do not find */
 	if (status == EXIT_DONE && bench->config != NULL && bench->task.at == NULL)
 		status = cli_refuse("bench", "--config is of a client of --brokers");
-	if (status == EXIT_DONE && (bench->with == NULL) != (bench->html == NULL))
-		status =
-			cli_refuse("bench", "--html draws the figures of --with, which scripts/bench_broker.py writes");
-	bench->log = bench->json ? stderr : stdout;
-	return status;
-}
-
-static int report(const struct broker_bench *bench, json_t *rows)
-{
-	char *text = json_dumps(rows, CLI_JSON_STYLE);
-	int status = EXIT_DONE;
-
-	if (text == NULL)
-		return EXIT_FOUND;
-	if (bench->out != NULL && report_write(hf_env_host(), NULL, bench->out, text) != 0)
-		status = bench_refuse("cannot write", bench->out);
-	free(text);
-	return bench->json ? cli_print_json(json_incref(rows)) : status;
-}
-
-/* The page of figures that were measured before. */
-static int draw(const struct broker_bench *bench)
-{
-	json_t *beside = json_load_file(bench->with, 0, NULL);
-	int status = EXIT_DONE;
-
-	if (!json_is_array(json_object_get(beside, "medians")))
-		status = bench_refuse("there are no figures of scripts/bench_broker.py in", bench->with);
-	else if (broker_bench_page(bench->html, beside) != 0)
-		status = bench_refuse("cannot write", bench->html);
-	json_decref(beside);
+	bench->log = bench->files.json ? stderr : stdout;
 	return status;
 }
 
@@ -257,11 +221,9 @@ int bench_broker(int argc, char **argv)
 
 	if (status != EXIT_DONE)
 		return status;
-	if (bench.with != NULL)
-		return draw(&bench);
 	rows = json_array();
 	status = run_all(&bench, rows);
-	written = report(&bench, rows);
+	written = bench_files_write(&bench.files, rows);
 	json_decref(rows);
 	return status != EXIT_DONE ? status : written;
 }

@@ -1,6 +1,6 @@
 /* broker_bench.h - the parts of `holdfast bench broker`: two sides (broker_sides.c), the cost of writes
  * (broker_produce.c) and of reads (broker_consume.c), the delay of events (broker_events.c), the cost of rolls
- * (broker_rolls.c), the page (broker_page.c). */
+ * (broker_rolls.c). */
 #ifndef HOLDFAST_BENCH_BROKER_BENCH_H
 #define HOLDFAST_BENCH_BROKER_BENCH_H
 
@@ -98,8 +98,5 @@ int broker_bench_measure_events(struct broker_side *side, struct broker_round *r
 
 /* broker_rolls.c; likewise, over RDMA */
 int broker_bench_measure_rolls(struct broker_side *side, struct broker_round *round);
-
-/* broker_page.c: what scripts/bench_broker.py has written; 0 or -errno. */
-int broker_bench_page(const char *path, const json_t *beside);
 
 #endif

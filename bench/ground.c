@@ -158,7 +158,7 @@ static int run(struct options *options)
 		fprintf(stderr, "holdfast bench: no figure is called like '%s'; leave out --only to see all\n",
 			options->only);
 		status = WRONG_INPUT;
-	} else if (bench_files_write(&options->files, array, NULL) != DONE) {
+	} else if (bench_files_write(&options->files, array) != DONE) {
 		status = FAILED;
 	}
 	json_decref(array);

@@ -98,19 +98,14 @@ static int parse(int argc, char **argv, struct kv_bench *bench)
 {
 	static const struct option known[] = {{"rounds", required_argument, NULL, 'r'},
 		{"nodes", required_argument, NULL, 'n'}, {"missed", required_argument, NULL, 'm'},
-		{"absence", required_argument, NULL, 'a'}, {"with", required_argument, NULL, 'w'},
-		{"recovery", required_argument, NULL, 'R'}, {"out", required_argument, NULL, 'o'},
-		{"html", required_argument, NULL, 'h'}, {"json", no_argument, NULL, 'j'}, {0}};
+		{"absence", required_argument, NULL, 'a'}, {"recovery", required_argument, NULL, 'R'},
+		{"out", required_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'}, {0}};
 	int c, status = EXIT_DONE;
 
 	opterr = 0;
 	while (status == EXIT_DONE && (c = getopt_long(argc, argv, ":", known, NULL)) != -1) {
 		if (c == 'o')
 			bench->files.out = optarg;
-		else if (c == 'h')
-			bench->files.html = optarg;
-		else if (c == 'w')
-			bench->files.with = optarg;
 		else if (c == 'R')
 			status = take_way(bench, optarg);
 		else if (c == 'j')
@@ -169,13 +164,9 @@ int bench_kv(int argc, char **argv)
 		return cli_refuse("bench", "cannot make a loop");
 	process_catch_signals();
 	all = json_object();
-	status = bench_files_take(&bench.files, "bench_kv.py", all);
-	if (status == EXIT_DONE) {
-		status = run_parts(&bench, all);
-		written = bench_files_write(&bench.files, all, kv_bench_page);
-		status = status != EXIT_DONE ? status : written;
-	}
+	status = run_parts(&bench, all);
+	written = bench_files_write(&bench.files, all);
 	json_decref(all);
 	hf_loop_destroy(bench.loop);
-	return status;
+	return status != EXIT_DONE ? status : written;
 }

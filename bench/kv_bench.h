@@ -8,7 +8,7 @@
  *                           figures 6 and 8)
  *   loss      kv_loss.c     throughput lost while a member is away and returns (HEAL, figure 7)
  *
- * Elsewhere: the processes (kv_bed.h), the clients (kv_load.h, kv_keys.h), the page (kv_page.c). */
+ * Elsewhere: the processes (kv_bed.h), the clients (kv_load.h, kv_keys.h). */
 #ifndef HOLDFAST_BENCH_KV_BENCH_H
 #define HOLDFAST_BENCH_KV_BENCH_H
 
@@ -55,9 +55,6 @@ int kv_bench_cost(struct kv_bench *bench, json_t *rows);
 int kv_bench_kill(struct kv_bench *bench, json_t *rows);
 int kv_bench_recovery(struct kv_bench *bench, json_t *rows);
 int kv_bench_loss(struct kv_bench *bench, json_t *rows);
-/* The page of all rows, by part: 0 or -errno. */
-int kv_bench_page(const char *path, const json_t *all);
-
 #define KV_BENCH_WAYS 3u
 extern const char *const kv_bench_ways[KV_BENCH_WAYS];
 

@@ -1,7 +1,7 @@
 /* holdfast bench smr: the cost of proposals, and the time without a leader.
  *
  * Three members over shm, in two processes on a core each (smr.h). smr_propose.c has proposals, smr_failover.c leaders
- * that stop, smr_steady.c what must not hold a leader up, smr_durable.c disks, smr_page.c the page. */
+ * that stop, smr_steady.c what must not hold a leader up, smr_durable.c disks. */
 #include <getopt.h>
 #include <string.h>
 
@@ -86,12 +86,6 @@ static int read_option(struct options *options, int c, const char *value)
 	case 'D':
 		options->directory = value;
 		break;
-	case 'w':
-		options->files.with = value;
-		break;
-	case 'h':
-		options->files.html = value;
-		break;
 	case 'o':
 		options->files.out = value;
 		break;
@@ -110,8 +104,7 @@ static int read_options(int argc, char **argv, struct options *options)
 		{"verbs", required_argument, NULL, 'v'}, {"rounds", required_argument, NULL, 'n'},
 		{"failovers", required_argument, NULL, 'f'}, {"cuts", required_argument, NULL, 'c'},
 		{"seconds", required_argument, NULL, 's'}, {"entries", required_argument, NULL, 'e'},
-		{"durable", required_argument, NULL, 'D'}, {"with", required_argument, NULL, 'w'},
-		{"html", required_argument, NULL, 'h'}, {"out", required_argument, NULL, 'o'},
+		{"durable", required_argument, NULL, 'D'}, {"out", required_argument, NULL, 'o'},
 		{"json", no_argument, NULL, 'j'}, {0}};
 	int c, status = EXIT_DONE;
 
@@ -155,12 +148,8 @@ int bench_smr(int argc, char **argv)
 	if (status != EXIT_DONE)
 		return status;
 	all = json_object();
-	status = bench_files_take(&options.files, "bench_smr.py", all);
-	if (status == EXIT_DONE) {
-		status = run_parts(&options, all, options.files.json ? stderr : stdout);
-		written = bench_files_write(&options.files, all, smr_page);
-		status = status != EXIT_DONE ? status : written;
-	}
+	status = run_parts(&options, all, options.files.json ? stderr : stdout);
+	written = bench_files_write(&options.files, all);
 	json_decref(all);
-	return status;
+	return status != EXIT_DONE ? status : written;
 }

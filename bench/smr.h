@@ -84,6 +84,5 @@ bool smr_propose(unsigned rounds, struct smr_bed *bed, json_t *all, FILE *log);
 bool smr_failovers(unsigned count, struct smr_bed *bed, json_t *all, FILE *log);
 /* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
 bool smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, json_t *all, FILE *log);
-int smr_page(const char *path, const json_t *all); /* 0 or -errno */
 
 #endif

@@ -33,8 +33,8 @@ static const struct option known[] = {{"device", required_argument, NULL, 'd'}, 
 	{"rounds", required_argument, NULL, 'n'}, {"cuts", required_argument, NULL, 'c'},
 	{"gib", required_argument, NULL, 'g'}, {"rate", required_argument, NULL, 'r'},
 	{"rail-rate", required_argument, NULL, 's'}, {"mooncake", required_argument, NULL, 'm'},
-	{"out", required_argument, NULL, 'o'}, {"html", required_argument, NULL, 'h'},
-	{"quick", no_argument, NULL, 'q'}, {"json", no_argument, NULL, 'j'}, {0}};
+	{"out", required_argument, NULL, 'o'}, {"quick", no_argument, NULL, 'q'}, {"json", no_argument, NULL, 'j'},
+	{0}};
 
 static int parse_value(int answer, const char *value, struct request *request)
 {
@@ -70,9 +70,6 @@ static int parse_option(int answer, const char *value, struct request *request)
 		return 0;
 	case 'o':
 		request->files.out = value;
-		return 0;
-	case 'h':
-		request->files.html = value;
 		return 0;
 	case 'q':
 		request->options.quick = true;
@@ -165,7 +162,7 @@ int bench_transfer(int argc, char **argv)
 
 			status = part > status ? part : status;
 		}
-	written = bench_files_write(&request.files, all, transfer_page);
+	written = bench_files_write(&request.files, all);
 	json_decref(all);
 	return status != EXIT_DONE ? status : written;
 }

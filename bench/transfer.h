@@ -1,10 +1,9 @@
 /* transfer.h - the interface between the parts of `holdfast bench transfer`.
  *
- * transfer.c reads the command line and reports. `sweep` (transfer_sweep.c) has the axes of TENT's tebench, which
- * transfer_page.c draws; `beside` (transfer_beside.c, transfer_mooncake.c) compares with other engines and plain
- * copies, in alternating rounds; `rails` (transfer_rails.c) has two rails of the same rate, of which one is cut and
- * slowed down; `cuts` (transfer_cuts.c) repeatedly cuts all rails during a copy. transfer_sides.h has two engines
- * to measure with. */
+ * transfer.c reads the command line and reports. `sweep` (transfer_sweep.c) has the axes of TENT's tebench; `beside`
+ * (transfer_beside.c, transfer_mooncake.c) compares with other engines and plain copies, in alternating rounds;
+ * `rails` (transfer_rails.c) has two rails of the same rate, of which one is cut and slowed down; `cuts`
+ * (transfer_cuts.c) repeatedly cuts all rails during a copy. transfer_sides.h has two engines to measure with. */
 #ifndef HOLDFAST_BENCH_TRANSFER_H
 #define HOLDFAST_BENCH_TRANSFER_H
 
@@ -35,8 +34,5 @@ int transfer_mooncake(const char *program, uint64_t bytes, double *mb_s_out, str
 /* MB/s of a bare stream over loopback, and of memcpy between two buffers. */
 int transfer_bare_stream(double *mb_s_out, struct hf_error *error);
 double transfer_memcpy(uint64_t bytes);
-
-/* The page: throughput by block size, a chart for each mix. */
-int transfer_page(const char *path, const json_t *all); /* nothing without a sweep */
 
 #endif

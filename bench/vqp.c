@@ -1,4 +1,4 @@
-/* holdfast bench verbs, holdfast bench failover: options in, tables, JSON and a page out. */
+/* holdfast bench verbs, holdfast bench failover: options in, tables and JSON out. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "bench/page.h"
 #include "bench/report.h"
 #include "cli/cli.h"
 #include "cli/report_file.h"
@@ -24,7 +23,7 @@ static const unsigned scale_vqps[] = {64, 4096};
 
 struct options {
 	const char *kinds[3];
-	const char *mode, *only, *out, *html;
+	const char *mode, *only, *out;
 	bool json, no_scale, only_scale;
 	unsigned rounds, seconds, handicap, cuts, clients, figure, vqps;
 };
@@ -76,8 +75,6 @@ static int parse_value(struct options *options, const char *name, const char *va
 			return bench_refuse("figures are 8, 9 and 10, not", value);
 	} else if (strcmp(name, "--out") == 0) {
 		options->out = value;
-	} else if (strcmp(name, "--html") == 0) {
-		options->html = value;
 	} else {
 		return bench_refuse("unknown argument", name);
 	}
@@ -139,21 +136,6 @@ static int write_json(json_t *report, const struct options *options)
 	return status;
 }
 
-/* What was drawn into a stream in memory becomes the file; NULL: nothing was to be drawn. */
-static int write_page(FILE *drawn, char **text, const struct options *options)
-{
-	bool failed;
-	int status;
-
-	if (drawn == NULL)
-		return EXIT_DONE;
-	failed = ferror(drawn) != 0;
-	failed = fclose(drawn) != 0 || failed;
-	status = write_text(options->html, failed ? NULL : *text);
-	free(*text);
-	return status;
-}
-
 static int complain(const struct hf_error *error)
 {
 	fprintf(stderr, "holdfast bench: %s\n", error->text);
@@ -174,9 +156,6 @@ int bench_verbs(int argc, char **argv)
 	struct hf_error error = {0};
 	unsigned n;
 	int status = parse(argc, argv, &options);
-	char *text = NULL;
-	size_t bytes;
-	FILE *page;
 
 	if (status != EXIT_DONE)
 		return status;
@@ -190,12 +169,7 @@ int bench_verbs(int argc, char **argv)
 		    &tables, &n, &error) != 0)
 		return complain(&error);
 	report_verbs(log_of(&options), tables, n);
-	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
-	if (page != NULL)
-		bench_page_verbs(page, tables, n);
-	status = write_page(page, &text, &options);
-	if (write_json(report_verbs_json(tables, n), &options) != EXIT_DONE)
-		status = EXIT_FOUND;
+	status = write_json(report_verbs_json(tables, n), &options);
 	free(tables);
 	return status;
 }
@@ -243,9 +217,6 @@ int bench_failover(int argc, char **argv)
 	struct options options;
 	unsigned n = 0, scale_count = 0;
 	int status = parse(argc, argv, &options), rc = 0;
-	char *text = NULL;
-	size_t bytes;
-	FILE *page;
 
 	if (status != EXIT_DONE)
 		return status;
@@ -270,12 +241,7 @@ int bench_failover(int argc, char **argv)
 	}
 	report_failover(log_of(&options), results, n);
 	report_scale(log_of(&options), scales, scale_count);
-	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
-	if (page != NULL)
-		bench_page_failover(page, results, n, scales, scale_count);
-	status = write_page(page, &text, &options);
-	if (write_json(report_failover_json(results, n, scales, scale_count), &options) != EXIT_DONE)
-		status = EXIT_FOUND;
+	status = write_json(report_failover_json(results, n, scales, scale_count), &options);
 	free(results);
 	return status;
 }

@@ -14,7 +14,7 @@ Kafka comes from Maven Central (into BUILD/kafka, once): KRaft in combined mode,
 Events and replication batches are measured in the first round only. A round for which --minutes leave no time is left out.
 Figures are medians of the rounds, ratios those of medians. What cannot be had here is skipped, in words. Nobody else should
 use the machine's cores meanwhile.
-`holdfast bench broker --with FILE --html PAGE` draws what this script writes.
+bench_page.py draws what this script writes.
 """
 import argparse
 import collections

@@ -16,7 +16,7 @@ Three members of each on this host, in memory (/dev/shm). Rounds alternate:
     loss       a closed loop of clients at the survivors, one write in five; what they get done from 1 s before a member is
                killed to 2 s after it serves again, against as long a time without a failure
 
-Ours is `holdfast bench kv`, whose JSON has more. `holdfast bench kv --with FILE` draws what this script writes.
+Ours is `holdfast bench kv`, whose JSON has more. bench_page.py draws what this script writes beside it.
 """
 import argparse
 import collections

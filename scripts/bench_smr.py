@@ -12,7 +12,7 @@ Three members of each on this host, in memory where they can (/dev/shm). Rounds 
                 medians, what replication adds to the proxy, and its throughput against WAIT 2
     fail-over   the leader gets SIGKILL; until the next write is answered
 
-`holdfast bench smr --with FILE` draws what this script writes. What cannot be had here is skipped, in words. Nobody else
+bench_page.py draws what this script writes beside ours. What cannot be had here is skipped, in words. Nobody else
 should use the machine's cores meanwhile.
 """
 import argparse

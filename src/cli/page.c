@@ -1,10 +1,6 @@
 #include "cli/page.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-
-#include "cli/report_file.h"
 
 #define TICKS 4u
 
@@ -26,10 +22,7 @@ static const char style[] =
 	"table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}"
 	"th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line)}th{color:var(--soft);"
 	"font-weight:500}details{margin:1rem 0}summary{cursor:pointer;color:var(--soft)}"
-	".line{fill:none;stroke-width:2;stroke-linejoin:round}.m0{stroke:var(--soft)}.m1{stroke:var(--r1)}.m2{stroke:#"
-	"8a6bd1}"
-	".m3{stroke:var(--r0)}.m4{stroke:var(--good)}.m5{stroke:var(--cut)}.key{display:inline-block;width:.8em;height:"
-	".8em;border-radius:2px;margin:0 .35em 0 1em;vertical-align:-1px}";
+	".key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .35em 0 1em;vertical-align:-1px}";
 
 void page_text(FILE *to, const char *text)
 {
@@ -80,21 +73,4 @@ void page_begin(FILE *to, const char *title)
 void page_end(FILE *to)
 {
 	fputs("</body></html>\n", to);
-}
-
-int page_write(const char *path, const char *title, void (*fill)(FILE *to, const void *context), const void *context)
-{
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	int rc;
-
-	if (to == NULL)
-		return -ENOMEM;
-	page_begin(to, title);
-	fill(to, context);
-	page_end(to);
-	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, path, text) : -errno;
-	free(text);
-	return rc;
 }
