@@ -35,7 +35,8 @@ extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenari
 	scenario_transfer_apart, scenario_transfer_slow, scenario_transfer_flap, scenario_uid_model, scenario_smr_plain;
 extern const struct scenario scenario_smr, scenario_smr_failover, scenario_smr_holdup, scenario_smr_newcomer,
 	scenario_smr_torn, scenario_smr_durable, scenario_smr_clients, scenario_smr_calm, scenario_smr_members,
-	scenario_smr_fenced, scenario_smr_late, scenario_kv_late, scenario_smr_slow_disk, scenario_smr_members_disks;
+	scenario_smr_fenced, scenario_smr_late, scenario_kv_late, scenario_smr_slow_disk, scenario_smr_members_disks,
+	scenario_smr_damage;
 extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease, scenario_kv_aim, scenario_kv_failover,
 	scenario_kv_takeovers, scenario_kv_leave, scenario_kv_rails, scenario_kv_device, scenario_kv_room,
 	scenario_kv_hang, scenario_kv_order, scenario_kv_cold, scenario_kv_damage;

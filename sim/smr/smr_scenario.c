@@ -5,6 +5,7 @@
 #include "base/ensure.h"
 #include "sim/disk.h"
 #include "sim/smr/smr_changes.h"
+#include "sim/smr/smr_damage.h"
 #include "sim/smr/smr_gaps.h"
 #include "sim/smr/smr_hits.h"
 #include "smr/elect.h"
@@ -32,6 +33,8 @@
 #define WAL_BYTES_MIN    (1u << 10)
 #define WAL_BYTES_MAX    (64u << 10)
 #define LATE_NS_MAX      (350 * NS_MS) /* of three processes beside four that compute, on two cores */
+#define DAMAGES_MAX      3u
+#define DAMAGE_AFTER_NS  (60 * NS_MS)
 #define LATE_FOR_NS      (20 * NS_S)
 #define SHARED_PULSE_NS  (50 * NS_MS)
 #define SLOW_CALL_NS_MIN (3 * NS_MS)
@@ -423,6 +426,42 @@ const struct scenario scenario_smr_late = {
 	.only_when_named = true, /* few seeds suffice: nothing may happen */
 	.what = "a replicated log on busy machines, whose members wait for a core now and then: nobody else leads",
 	.run = run_late,
+};
+
+static void run_damage(struct world *world, struct outcome *outcome)
+{
+	struct smr_sim *sim = calloc(1, sizeof(*sim));
+	struct process *processes[SMR_SIM_MEMBERS_MAX];
+	unsigned rounds = (unsigned)world_range(world, 1, DAMAGES_MAX), damaged = 0;
+
+	ensure(sim != NULL);
+	set_up(sim, world, outcome, 3);
+	configure(sim, DURABLE);
+	for (unsigned i = 0; i < sim->count; i++)
+		processes[i] = sim->members[i].endpoint.process;
+	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
+	for (unsigned i = 0; i < sim->count; i++)
+		process_start(sim->members[i].endpoint.process);
+	run_until_led(sim);
+	for (unsigned i = 0; i < rounds && world->violations == 0; i++) {
+		world_run_until(world, world->now_ns + world_range(world, NS_MS, DAMAGE_AFTER_NS));
+		damaged += smr_damage_round(sim);
+	}
+	sim->faults.quiet_ns = world->now_ns;
+	run_until_alive(sim);
+	run_until_settled(sim);
+	if (world->violations == 0 && damaged == 0)
+		world_violate(world, "vacuous", "no file was damaged");
+	outcome->failovers += sim->led - 1;
+	tear_down(sim);
+	free(sim);
+}
+
+const struct scenario scenario_smr_damage = {
+	.name = "smr-damage",
+	.only_when_named = true, /* `smr-durable` has the other faults */
+	.what = "a replicated log of which a byte on a disk changes: that member has no vote, and nothing is lost",
+	.run = run_damage,
 };
 
 static void run_plain(struct world *world, struct outcome *outcome)
