@@ -29,16 +29,16 @@ def _needs_redis():
 class _Cluster:
     """Three members, each with its directory; addresses of loopback that no other test has."""
 
-    def __init__(self, directory, arguments=(), settings=None):
+    def __init__(self, directory, arguments=(), settings=None, count=3):
         self.needs()
         self.directory, self.arguments = pathlib.Path(directory), arguments
         net = f"127.{random.randrange(130, 250)}.{random.randrange(256)}"
-        self.hosts = [f"{net}.{i + 1}" for i in range(3)]
+        self.hosts = [f"{net}.{i + 1}" for i in range(count)]
         self.fabric, self.settings = f"smr-proxy-{os.getpid()}-{net.replace('.', '-')}", settings or {}
-        for i in range(3):
+        for i in range(count):
             self.configure(i)
-        self.processes = [None] * 3
-        for i in range(3):
+        self.processes = [None] * count
+        for i in range(count):
             self.start(i)
 
     @staticmethod
