@@ -24,7 +24,9 @@
 #define HELD_BYTES     (256u << 20) /* of entries that wait for a snapshot, or for the server */
 #define TELL_NS        2000000u     /* from an entry to its DONE, at least */
 #define SKIP_NS        1000000000u  /* in which a SKIP is decided */
-#define LEAVE_NS       50000000u    /* in which replies leave this process */
+#define PATH_BYTES     32u
+#define STAT_BYTES     512u
+#define LEAVE_NS       50000000u /* in which replies leave this process */
 
 /* An entry that waits. Its gather lives until its replies are there, or it is dropped. */
 struct held {
@@ -250,6 +252,28 @@ bool proxy_take_held(struct proxy *proxy, const struct stream_key *entry)
 }
 
 /* ---- a server that ends ---- */
+
+/* The state of its main thread: it runs, or waits for a core. */
+static bool computes(const struct proxy *proxy)
+{
+	char path[PATH_BYTES], text[STAT_BYTES] = "";
+	const char *name_end;
+	struct hf_file *file;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", proxy->server_pid);
+	if (proxy->server_pid == 0 || hf_file_open(hf_loop_env(proxy->loop), path, 0, &file) != 0)
+		return false;
+	n = hf_file_read_at(file, text, sizeof(text) - 1, 0);
+	hf_file_close(file);
+	name_end = n <= 0 ? NULL : strrchr(text, ')');
+	return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'R';
+}
+
+bool proxy_apply_works(const struct proxy *proxy)
+{
+	return leads(proxy) && proxy_server_unanswered(proxy->server) > proxy->inherited && computes(proxy);
+}
 
 static void leave_in(struct proxy *proxy, uint64_t ns)
 {

@@ -33,6 +33,8 @@ struct proxy {
 	uint8_t id;
 	bool failed, closing;
 	/* the server */
+	int server_pid;
+	bool works, unwell; /* works: at a write of this leader; unwell: this member does not lead */
 	const struct protocol *protocol;
 	struct proxy_server *server;
 	struct commands commands; /* of Redis */
@@ -93,6 +95,8 @@ void proxy_apply_free(struct proxy *proxy);
 void proxy_apply(struct proxy *proxy, const struct hf_smr_applied *request);
 /* This member leads: its server gets all entries. */
 void proxy_apply_leads(struct proxy *proxy);
+/* Its server computes at a write that this leader proposed. */
+bool proxy_apply_works(const struct proxy *proxy);
 /* What it had is lost, and executed nowhere; then the member steps out. */
 void proxy_apply_ended(struct proxy *proxy, const char *why);
 bool proxy_is_held(const struct proxy *proxy);  /* the server has not all entries that are applied */

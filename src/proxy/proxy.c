@@ -100,11 +100,19 @@ static void server_broken(void *context, const char *why)
 		proxy_apply_ended(proxy, why);
 }
 
-/* Another member leads meanwhile, whose server answers. */
+/* Another member leads meanwhile, whose server answers; but for a write that the server works at, which the other one
+ * would get next (R-S33). */
 static void server_unwell(void *context, bool unwell)
 {
 	struct proxy *proxy = context;
+	bool works = unwell && !proxy->unwell && proxy_apply_works(proxy);
 
+	if (works && !proxy->works)
+		log_warn("proxy: the server works at a write; this member leads on, and no other server has it yet");
+	proxy->works = works;
+	if (works || unwell == proxy->unwell)
+		return;
+	proxy->unwell = unwell;
 	if (unwell)
 		log_warn("proxy: the server does not answer; this member does not lead until it does");
 	else
@@ -217,6 +225,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	proxy->smr_config.sessions = ANSWERS_SESSIONS;
 	proxy->smr_config.snapshots_pause = true;
 	proxy->id = config->smr.id;
+	proxy->server_pid = config->server_pid;
 	proxy->protocol = config->memcached ? &proxy_memcached : &proxy_redis;
 	proxy->listen = config->listen;
 	proxy->clients_max = config->clients == 0 ? PROXY_CLIENTS : config->clients;

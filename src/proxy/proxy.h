@@ -20,6 +20,7 @@ struct proxy;
 struct proxy_config {
 	struct hf_smr_config smr;
 	const char *socket;    /* path of the server's */
+	int server_pid;        /* of its process; 0: not known */
 	bool memcached;        /* it is one; else Redis */
 	struct hf_addr listen; /* for clients */
 	uint32_t clients;      /* at a time; 0: PROXY_CLIENTS */

@@ -236,7 +236,7 @@ static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 		server_break(server, "the server did not answer for too long%s", "");
 		return;
 	}
-	if (!server->unwell && ns >= server->silence_ns / UNWELL_PART)
+	if (server->unwell || ns >= server->silence_ns / UNWELL_PART)
 		set_unwell(server, true);
 	if (server->unwell)
 		proxy_alive_ask(&server->alive);

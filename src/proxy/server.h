@@ -47,7 +47,8 @@ struct server_protocol {
 struct server_events {
 	/* Over: closed by it, hung, or no such server. Nothing is called after it. */
 	void (*broken)(void *context, const char *why);
-	/* It does not answer for a tenth of the time after which it is broken; or it answers again. */
+	/* It does not answer for a tenth of the time after which it is broken, and again after each further one; or it
+	 * answers again. */
 	void (*unwell)(void *context, bool unwell);
 	/* The deadline of a key, as the server has it; -1: none, -2: no such key. */
 	void (*deadline)(void *context, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);

@@ -2,7 +2,10 @@
 """smr_fatal.py PROGRAM - commands that end the server that executes them: a Redis with little memory, and a memcached of our own.
 One member ends, the others keep all data and never execute that command (R-S33)."""
 import contextlib
+import os
 import pathlib
+import signal
+import subprocess
 import sys
 import time
 
@@ -56,8 +59,8 @@ class _Durable(smr_proxy._Cluster):
 
 
 @contextlib.contextmanager
-def _redis(directory, kind=smr_proxy._Cluster):
-    it = kind(directory, ("--redis", _program(directory, "small-redis", REDIS)))
+def _redis(directory, *arguments, kind=smr_proxy._Cluster, **settings):
+    it = kind(directory, ("--redis", _program(directory, "small-redis", REDIS), *arguments), settings)
     try:
         it.leader()
         yield it
@@ -102,7 +105,7 @@ def a_command_that_ends_a_redis_ends_one(directory):
 
 
 def members_that_start_again_do_not_execute_it_either(directory):
-    with _redis(directory, _Durable) as it:
+    with _redis(directory, kind=_Durable) as it:
         leader = it.leader()
         assert it.cli(leader, "SET", "k", "kept") == "OK"
         it.cli(_others(it, leader)[0], "SETRANGE", "large", LARGE, "x")
@@ -114,6 +117,24 @@ def members_that_start_again_do_not_execute_it_either(directory):
         it.leader()
         assert it.cli(leader, "GET", "k") == "kept" and it.cli(leader, "EXISTS", "large") == "0"
         it.wait_alike()
+
+
+def a_write_without_end_goes_to_one_server(directory):
+    """Its leader leads on; the operator ends that server."""
+    with _redis(directory, "--scripts", server_silence_ms=2000) as it:
+        leader = it.leader()
+        one, other = _others(it, leader)
+        assert it.cli(one, "INCR", "n") == "1"
+        client = subprocess.Popen(["redis-cli", "-h", it.hosts[one], "-p", "6379", "EVAL", "while true do end", "0"], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        end = time.monotonic() + WAIT_S
+        while "the server works at a write" not in it.log(leader):
+            assert time.monotonic() < end, it.log(leader)
+            time.sleep(0.02)
+        os.kill(program.children(it.processes[leader].pid)[0], signal.SIGKILL)
+        _is_refused(client.communicate(timeout=WAIT_S)[0])
+        _one_ends(it, leader)
+        assert it.cli(other, "INCR", "n") == "2"
 
 
 def a_command_that_ends_a_memcached_ends_one(directory):

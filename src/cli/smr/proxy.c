@@ -169,6 +169,7 @@ static int serve(const struct hf_node_config *node_config, const struct proxy_se
 	if (rc == 0)
 		rc = server_start(&member.server, program, memcached, &error);
 	config.socket = member.server.socket;
+	config.server_pid = (int)member.server.process.pid;
 	log_set_service("smr-proxy", node_config->name);
 	if (rc == 0)
 		rc = hf_node_open(loop, node_config, NULL, NULL, &node, &error);

@@ -815,6 +815,26 @@ static void what_the_leaders_server_has_answered_is_cleared(void **state)
 	close_bed();
 }
 
+static bool works(void)
+{
+	return bed.proxy->works;
+}
+
+static void a_leader_whose_server_works_at_a_write_leads_on(void **state)
+{
+	(void)state;
+	open_bed();
+	connect_client();
+	bed.proxy->server_pid = getpid();
+	bed.silent = true;
+	send_text("set a 0 0 1\r\nx\r\n");
+	until(works);
+	assert_true(leads());
+	bed.proxy->server_pid = 0;
+	until(does_not_lead);
+	close_bed();
+}
+
 /* The leader that is lost may have removed it. */
 static void a_change_that_is_sent_again_and_refused_is_unknown(void **state)
 {
@@ -949,6 +969,7 @@ int main(void)
 		cmocka_unit_test(a_write_that_ends_the_leaders_server_is_skipped),
 		cmocka_unit_test(a_read_that_ends_the_leaders_server_is_answered),
 		cmocka_unit_test(an_entry_of_an_earlier_leader_is_not_skipped),
+		cmocka_unit_test(a_leader_whose_server_works_at_a_write_leads_on),
 		cmocka_unit_test(what_the_leaders_server_has_answered_is_cleared),
 		cmocka_unit_test(a_client_may_write_all_before_it_reads),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),

@@ -19,7 +19,8 @@
 #define TURN_NS    1000000u
 #define PING       "*1\r\n$4\r\nPING\r\n"
 
-static unsigned broken, unwell;
+static unsigned broken, unwell; /* unwell: how often it became so */
+static bool was_unwell;
 
 static void on_broken(void *context, const char *why)
 {
@@ -31,7 +32,8 @@ static void on_broken(void *context, const char *why)
 static void on_unwell(void *context, bool is_unwell)
 {
 	(void)context;
-	unwell += is_unwell;
+	unwell += is_unwell && !was_unwell;
+	was_unwell = is_unwell;
 }
 
 static const struct server_events events = {.broken = on_broken, .unwell = on_unwell};
@@ -52,6 +54,7 @@ static void open_server(void)
 	struct hf_error error = {0};
 
 	broken = unwell = 0;
+	was_unwell = false;
 	snprintf(directory, sizeof(directory), "/tmp/holdfast-server-XXXXXX");
 	assert_non_null(mkdtemp(directory));
 	path.sun_family = AF_UNIX;
