@@ -279,7 +279,7 @@ def check_protocol(text, sources, mutants):
     for source in sources:
         if source.under(["tests/tidy"]):
             continue
-        for found in re.finditer(r"(?<![\w.])[DRV]\d{1,2}b?(?![\w])", source.text):
+        for found in re.finditer(r"(?<![\w.-])[DRV]\d{1,2}b?(?![\w])", source.text):
             if source.code[found.start()] == " " and found.group(0) not in clauses:
                 yield (f"{source.path}:{line_of(source.text, found.start())}: protocol: docs/protocol.md has no "
                        f"{found.group(0)}; cite the rule that is meant, or write it there first")

@@ -263,6 +263,7 @@ static void marking_due(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct broker *broker = container_of(timer, struct broker, marking);
 
+	topics_note_hws(&broker->topics);
 	log_marks_sync_later(broker->marks, flusher_workers(&broker->flusher));
 	hf_loop_set_timer(broker->loop, timer, now_ns + MARKING_NS);
 }

@@ -5,6 +5,7 @@ acknowledged is read back, in order and once, and no offset is given to another 
 """
 import json
 import pathlib
+import shutil
 import signal
 import struct
 import sys
@@ -116,6 +117,103 @@ def all_are_killed_and_each_partition_goes_on(directory):
         assert _produce(cluster, BEFORE, BEFORE + 1) == end, "an offset is given again"
         _wait_until(lambda: all(len(each["isr"]) == 3 for each in _status(directory, cluster)["partitions"]),
                     "not every replica comes into sync again")
+
+
+def those_that_come_back_do_not_wait_for_the_last_one(directory):
+    with broker_cluster.Cluster(program.HOLDFAST, directory, log_segment_bytes=1 << 20) as cluster:
+        cluster.start_all()
+        _make(cluster)
+        _fill(cluster)
+        leader = _leaders(directory, cluster)[f"{TOPIC}-0"] - 1
+        others = [i for i in range(3) if i != leader]
+        _kill(cluster, range(3))
+        _start(cluster, others)
+        _holds_all(directory, cluster, others[0])
+
+
+def _lose_power(cluster, i):
+    """The marks have another inode then: what memory had is not believed."""
+    marks = cluster.directory / f"logs-{i + 1}" / "synced"
+    shutil.copyfile(marks, marks.with_suffix(".copy"))
+    marks.with_suffix(".copy").rename(marks)
+
+
+def _has_noted(cluster, i, hw):
+    marks = (cluster.directory / f"logs-{i + 1}" / "synced").read_bytes()
+    return any(struct.unpack_from("<q", marks, at + 112)[0] == hw for at in range(0, len(marks), 128))
+
+
+def _recover(directory, cluster, topic, *more):
+    done = program.run(directory, "broker", "recover", topic, "--brokers", cluster.address, *more, check=0)
+    return json.loads(done.stdout) if "--json" in more else done.stdout
+
+
+def _heard(directory, cluster, topic):
+    partitions = _recover(directory, cluster, topic, "--json")["partitions"]
+    return sum(each["heard"] for each in partitions[0]["replicas"]) if partitions else 0
+
+
+def an_operator_recovers_what_has_no_leader_after_a_loss_of_power(directory):
+    with broker_cluster.Cluster(program.HOLDFAST, directory, log_segment_bytes=1 << 20) as cluster:
+        cluster.start_all()
+        _make(cluster)
+        _fill(cluster)
+        _wait_until(lambda: all(_has_noted(cluster, i, BEFORE) for i in range(3)), "a high watermark is not written down")
+        _kill(cluster, range(3))
+        for i in range(3):
+            _lose_power(cluster, i)
+        # Of two replicas the end was not on the disk yet.
+        for i in (0, 1):
+            log = cluster.directory / f"logs-{i + 1}" / f"{TOPIC}-0" / f"{0:020d}.log"
+            data = log.read_bytes()
+            at = 0
+            for _ in range(20 + i):
+                at += 12 + struct.unpack(">i", data[at + 8:at + 12])[0]
+            log.write_bytes(data[:at] + bytes(len(data) - at))
+        _start(cluster, (0, 1))
+        _wait_until(lambda: _heard(directory, cluster, TOPIC) == 2, "two replicas are not heard")
+        text = _recover(directory, cluster, TOPIC)
+        assert "broker 3, last in sync: not heard" in text or "broker 3: not heard" in text, text
+        assert "broker 2 would lead: offsets 1050 to 1999 are lost, and perhaps more" in text, text
+        assert "Nothing was changed." in text, text
+        _start(cluster, [2])
+        _wait_until(lambda: _heard(directory, cluster, TOPIC) == 3, "three replicas are not heard")
+        assert _leaders(directory, cluster)[f"{TOPIC}-0"] == -1
+        text = _recover(directory, cluster, TOPIC)
+        assert "broker 3 would lead: no offset is known to be lost, and perhaps some are" in text, text
+        for topic in (TOPIC, OWN):
+            _wait_until(lambda: _heard(directory, cluster, topic) == 3, "three replicas are not heard")
+            text = _recover(directory, cluster, topic, "--yes")
+            assert "leads now" in text, text
+        end = _holds_all(directory, cluster)
+        assert _produce(cluster, BEFORE, BEFORE + 1) == end, "an offset is given again"
+        assert "0 partitions without a leader" in _recover(directory, cluster, TOPIC)
+        _wait_until(lambda: all(len(each["isr"]) == 3 for each in _status(directory, cluster)["partitions"]),
+                    "not every replica comes into sync again")
+
+
+def what_a_damaged_last_replica_still_has_is_recovered(directory):
+    with broker_cluster.Cluster(program.HOLDFAST, directory, default_replication_factor=1) as cluster:
+        cluster.start_all()
+        assert _of_leader(cluster, lambda client: client.create(TOPIC), lambda error: error in (0, 36)) in (0, 36)
+        for n in range(0, 100, 10):
+            assert _produce(cluster, n, n + 10) == n
+        leader = _leaders(directory, cluster)[f"{TOPIC}-0"] - 1
+        _kill(cluster, [leader])
+        log = cluster.directory / f"logs-{leader + 1}" / f"{TOPIC}-0" / f"{0:020d}.log"
+        data = bytearray(log.read_bytes())
+        at = 0
+        for _ in range(6):
+            at += 12 + struct.unpack(">i", data[at + 8:at + 12])[0]
+        data[at + 70] ^= 1
+        log.write_bytes(data)
+        _start(cluster, [leader])
+        _wait_until(lambda: _heard(directory, cluster, TOPIC) == 1, "the damaged replica stays the leader")
+        text = _recover(directory, cluster, TOPIC)
+        assert ", damaged" in text and f"broker {leader + 1} would lead" in text, text
+        assert "leads now" in _recover(directory, cluster, TOPIC, "--yes")
+        assert _read(cluster, 60) == [b"%d" % n for n in range(60)]
+        assert _produce(cluster, 60, 61) == 60
 
 
 if __name__ == "__main__":

@@ -314,6 +314,87 @@ static void set_isr(
 	result->topic = topic;
 }
 
+/* Its log is damaged, and no other one is in sync: it leads again once it has come back whole. */
+static void give_up(struct controller_partition *partition)
+{
+	partition->leader = -1;
+	do
+		partition->leader_epoch++;
+	while (!batch_epoch_is_whole(partition->leader_epoch));
+	partition->epoch++;
+}
+
+/* Of partitions that have no leader; others are not wanted any more. */
+static void take_reports(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	for (int32_t i = 0; i < command->reports.count; i++) {
+		const struct kafka_controller_command_command_report *from = &command->reports.at[i];
+		const struct controller_topic *topic = controller_find_id(controller, from->topic_id);
+		const struct controller_report report = {.topic = from->topic_id,
+			.partition = from->partition,
+			.broker = command->broker,
+			.leader_epoch = from->leader_epoch,
+			.incarnation = command->incarnation,
+			.damaged = from->damaged,
+			.kept = from->kept,
+			.last_epoch = from->last_epoch,
+			.start = from->start,
+			.end = from->end,
+			.synced = from->synced,
+			.hw_epoch = from->hw_epoch,
+			.hw = from->hw};
+
+		if (topic == NULL || from->partition < 0 || from->partition >= topic->partitions ||
+			topic->at[from->partition].leader >= 0 ||
+			!controller_set_has(&topic->at[from->partition].replicas, command->broker))
+			continue;
+		if (!controller_report(controller, &report))
+			refuse(result, KAFKA_STORAGE_ERROR, "there is no room for another report");
+	}
+}
+
+/* NULL; or why the choice is not that of now. */
+static const char *check_choice(const struct controller *controller, const struct kafka_controller_command *command,
+	const struct controller_topic *topic)
+{
+	const struct controller_partition *partition;
+	const struct controller_report *report;
+
+	if (topic == NULL || command->partition < 0 || command->partition >= topic->partitions)
+		return "there is no such partition";
+	partition = &topic->at[command->partition];
+	if (partition->leader >= 0)
+		return "the partition has a leader";
+	if (partition->epoch != command->partition_epoch)
+		return "the partition has changed since; look again";
+	report = controller_reported(controller, topic, command->partition, command->target);
+	return report == NULL || report->incarnation != command->target_incarnation
+		       ? "that replica has ended, or started again, since; look again"
+		       : NULL;
+}
+
+/* An operator accepts what is lost: the chosen replica is the isr. */
+static void recover(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	const struct controller_topic *topic = controller_find_id(controller, command->topic_id);
+	const char *wrong = check_choice(controller, command, topic);
+	struct controller_partition *partition;
+
+	if (wrong != NULL) {
+		refuse(result, KAFKA_INVALID_REQUEST, wrong);
+		return;
+	}
+	partition = &topic->at[command->partition];
+	partition->isr = (struct controller_set){.at = {command->target}, .count = 1};
+	partition->emptied = false;
+	elect(controller, &topic->config, partition);
+	partition->recovered_epoch = partition->leader_epoch;
+	partition->epoch++;
+	result->topic = topic;
+}
+
 static void resign(
 	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
 {
@@ -322,11 +403,14 @@ static void resign(
 
 	if (partition == NULL)
 		return;
-	if (partition->isr.count < 2) {
+	if (partition->isr.count < 2 && !command->damaged) {
 		refuse(result, KAFKA_INVALID_REQUEST, "no other replica is in sync");
 		return;
 	}
-	leave(controller, &topic->config, partition, command->broker);
+	if (partition->isr.count < 2)
+		give_up(partition);
+	else
+		leave(controller, &topic->config, partition, command->broker);
 	result->topic = topic;
 }
 
@@ -339,6 +423,10 @@ void controller_apply_broker(
 		end_session(controller, command, result);
 	else if (command->kind == CONTROLLER_RESIGN)
 		resign(controller, command, result);
+	else if (command->kind == CONTROLLER_REPORT)
+		take_reports(controller, command, result);
+	else if (command->kind == CONTROLLER_RECOVER)
+		recover(controller, command, result);
 	else
 		set_isr(controller, command, result);
 }

@@ -22,6 +22,7 @@ void controller_free(struct controller *controller)
 	while (controller->topic_count > 0)
 		topic_free(controller->topics[--controller->topic_count]);
 	free(controller->topics);
+	free(controller->reports);
 	*controller = (struct controller){.defaults = controller->defaults};
 }
 
@@ -213,6 +214,7 @@ static void create_topic(
 
 static void delete_topic(struct controller *controller, unsigned place)
 {
+	controller_forget_reports(controller, controller->topics[place]->id);
 	topic_free(controller->topics[place]);
 	controller->topic_count--;
 	memmove(controller->topics + place, controller->topics + place + 1,
@@ -377,6 +379,8 @@ void controller_apply(
 	case CONTROLLER_END_SESSION:
 	case CONTROLLER_SET_ISR:
 	case CONTROLLER_RESIGN:
+	case CONTROLLER_REPORT:
+	case CONTROLLER_RECOVER:
 		controller_apply_broker(controller, command, result);
 		break;
 	default:

@@ -11,7 +11,10 @@
  *                    set, the first living replica leads, alone in the isr
  *   SET_ISR          by the leader, in its epoch, naming the partition epoch that it knows (R-B21)
  *   RESIGN           likewise, when its log has failed: it leaves the isr, of which it is not the last member, and the
- *                    first other one leads in the next epoch
+ *                    first other one leads in the next epoch. The last member resigns if its log is damaged
+ *   REPORT           by a replica: what it has of partitions without a leader (R-D11)
+ *   RECOVER          an operator's choice of a leader among these, which is the isr then. It names the partition epoch
+ *                    and the incarnation that were shown
  *
  * A proposer over a network repeats a command under the same {broker, incarnation, sequence}; it is applied once.
  *
@@ -44,6 +47,8 @@ enum controller_kind {
 	CONTROLLER_END_SESSION,
 	CONTROLLER_SET_ISR,
 	CONTROLLER_RESIGN,
+	CONTROLLER_REPORT,
+	CONTROLLER_RECOVER,
 	CONTROLLER_KINDS,
 };
 
@@ -75,6 +80,17 @@ struct controller_partition {
 	int32_t leader_epoch, epoch;
 	/* Until the next election: its last member has come back without all that it had, or with nothing at all. */
 	bool doubtful, emptied;
+	int32_t recovered_epoch; /* of the last leader that RECOVER chose, 0: none; what was known earlier is void */
+};
+
+/* What a replica has of a partition without a leader. */
+struct controller_report {
+	struct codec_uuid topic;
+	int32_t partition, broker, leader_epoch;
+	int64_t incarnation;
+	bool damaged, kept;
+	int32_t last_epoch, hw_epoch;
+	int64_t start, end, synced, hw;
 };
 
 struct controller_topic {
@@ -91,6 +107,8 @@ struct controller {
 	unsigned broker_count;
 	struct controller_topic **topics; /* by name */
 	unsigned topic_count, topic_capacity;
+	struct controller_report *reports; /* by topic, partition and broker */
+	unsigned report_count, report_capacity;
 	int64_t next_producer_id;
 	bool unclean_election; /* of topics without one of their own: as the broker has it that registered last */
 	struct topic_config defaults; /* of this broker; no command's effect on brokers or partitions depends on them */
@@ -131,7 +149,7 @@ bool controller_topic_name_is_legal(struct codec_string name);
 
 const struct controller_broker *controller_broker(const struct controller *controller, int32_t id);
 bool controller_set_has(const struct controller_set *set, int32_t broker);
-/* Commands about brokers and isrs: REGISTER_BROKER, END_SESSION, SET_ISR, RESIGN. */
+/* Commands about brokers and isrs: from REGISTER_BROKER on. */
 void controller_apply_broker(struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_result *result);
 /* Its configuration is another one: where it allows that, partitions that have no leader get one. */
@@ -139,6 +157,22 @@ void controller_allow_unclean(struct controller *controller, struct controller_t
 /* Replicas of partitions [from, to), which have memory. NULL, or what is wrong, with *error_out. */
 const char *controller_place(const struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_partition *partitions, int32_t from, int32_t to, enum kafka_error *error_out);
+
+/* ---- reports.c ---- */
+
+/* Takes it, in the place of an earlier one of that broker. False: no memory. */
+bool controller_report(struct controller *controller, const struct controller_report *report);
+/* That of the broker; NULL: it has sent none in its present incarnation, since the partition has no leader. */
+const struct controller_report *controller_reported(
+	const struct controller *controller, const struct controller_topic *topic, int32_t partition, int32_t broker);
+/* The topic is deleted. */
+void controller_forget_reports(struct controller *controller, struct codec_uuid topic);
+/* The one to recover from: the highest epoch, then the longest, then the first replica; NULL: none has reported. */
+const struct controller_report *controller_choose(
+	const struct controller *controller, const struct controller_topic *topic, int32_t partition);
+/* The highest high watermark that any of them knew, which no recovery has made void. */
+int64_t controller_known_hw(
+	const struct controller *controller, const struct controller_topic *topic, int32_t partition);
 
 /* ---- image.c ---- */
 

@@ -67,9 +67,35 @@ static bool save_topic(
 			.leader_epoch = partition->leader_epoch,
 			.epoch = partition->epoch,
 			.doubtful = partition->doubtful,
-			.emptied = partition->emptied};
+			.emptied = partition->emptied,
+			.recovered_epoch = partition->recovered_epoch};
 	}
 	return true;
+}
+
+static bool save_reports(
+	const struct controller *controller, struct codec_arena *arena, struct kafka_controller_image *image)
+{
+	image->reports.at = codec_arena_take_array(arena, controller->report_count, sizeof(*image->reports.at));
+	for (unsigned i = 0; image->reports.at != NULL && i < controller->report_count; i++) {
+		const struct controller_report *from = &controller->reports[i];
+
+		image->reports.at[image->reports.count++] =
+			(struct kafka_controller_image_image_report){.topic_id = from->topic,
+				.partition = from->partition,
+				.broker = from->broker,
+				.incarnation = from->incarnation,
+				.leader_epoch = from->leader_epoch,
+				.damaged = from->damaged,
+				.kept = from->kept,
+				.last_epoch = from->last_epoch,
+				.start = from->start,
+				.end = from->end,
+				.synced = from->synced,
+				.hw_epoch = from->hw_epoch,
+				.hw = from->hw};
+	}
+	return image->reports.at != NULL;
 }
 
 size_t controller_save(const struct controller *controller, struct codec_arena *arena, uint8_t **data_out)
@@ -90,6 +116,8 @@ size_t controller_save(const struct controller *controller, struct codec_arena *
 	for (unsigned i = 0; i < controller->topic_count; i++)
 		if (!save_topic(controller->topics[i], arena, &image.topics.at[i]))
 			return 0;
+	if (!save_reports(controller, arena, &image))
+		return 0;
 	return codec_encode(&kafka_controller_image_codec, VERSION, &image, arena, 0, data_out, NULL);
 }
 
@@ -157,12 +185,32 @@ static bool load_topic(struct controller *controller, const struct kafka_control
 			.leader_epoch = at->leader_epoch,
 			.epoch = at->epoch,
 			.doubtful = at->doubtful,
-			.emptied = at->emptied};
+			.emptied = at->emptied,
+			.recovered_epoch = at->recovered_epoch};
 		if (!load_set(&to->replicas, at->replicas.at, at->replicas.count) ||
 			!load_set(&to->isr, at->isr.at, at->isr.count))
 			return false;
 	}
 	return true;
+}
+
+static bool load_report(struct controller *controller, const struct kafka_controller_image_image_report *from)
+{
+	const struct controller_report report = {.topic = from->topic_id,
+		.partition = from->partition,
+		.broker = from->broker,
+		.incarnation = from->incarnation,
+		.leader_epoch = from->leader_epoch,
+		.damaged = from->damaged,
+		.kept = from->kept,
+		.last_epoch = from->last_epoch,
+		.start = from->start,
+		.end = from->end,
+		.synced = from->synced,
+		.hw_epoch = from->hw_epoch,
+		.hw = from->hw};
+
+	return controller_report(controller, &report);
 }
 
 static bool load(struct controller *controller, const struct kafka_controller_image *image)
@@ -177,6 +225,9 @@ static bool load(struct controller *controller, const struct kafka_controller_im
 			return false;
 	for (int32_t i = 0; i < image->topics.count; i++)
 		if (!load_topic(controller, &image->topics.at[i]))
+			return false;
+	for (int32_t i = 0; i < image->reports.count; i++)
+		if (!load_report(controller, &image->reports.at[i]))
 			return false;
 	return true;
 }

@@ -175,7 +175,9 @@ static unsigned count_waiting(
 
 void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal)
 {
-	bool is_leaders = command->kind == CONTROLLER_SET_ISR || command->kind == CONTROLLER_RESIGN, same;
+	bool is_leaders = command->kind == CONTROLLER_SET_ISR || command->kind == CONTROLLER_RESIGN ||
+			  command->kind == CONTROLLER_REPORT,
+	     same;
 	struct quorum_entry *entry;
 
 	if (quorum->smr == NULL) {

@@ -512,6 +512,18 @@ void topics_delete(struct topics *topics, struct codec_string name)
 	memmove(topics->at + place, topics->at + place + 1, (topics->count - place) * sizeof(struct topic *));
 }
 
+void topics_note_hws(struct topics *topics)
+{
+	for (unsigned i = 0; i < topics->count; i++)
+		for (int32_t k = 0; k < topics->at[i]->count; k++) {
+			const struct partition *partition = topics->at[i]->partitions[k];
+
+			if (partition != NULL)
+				log_mark_knows(partition->log->mark, partition->leader_epoch, partition->hw,
+					partition->recovered_epoch);
+		}
+}
+
 void topics_retain(struct topics *topics, int64_t now_ms)
 {
 	bool moved = false;

@@ -57,6 +57,8 @@ void topics_delete(struct topics *topics, struct codec_string name);
 struct topic *topics_find(const struct topics *topics, struct codec_string name);
 struct partition *topics_partition(const struct topics *topics, struct codec_string name, int32_t index); /* or NULL */
 
+/* Writes down the high watermark of each partition (R-D7). */
+void topics_note_hws(struct topics *topics);
 /* Applies retention to all logs. */
 void topics_retain(struct topics *topics, int64_t now_ms);
 /* After start offsets moved: writes the checkpoint. */

@@ -35,10 +35,13 @@ struct record {
 	uint32_t closed, damaged;
 	uint64_t boot_ns; /* how long that boot lasted when the process began */
 	uint32_t failed;
-	uint32_t spare[5];
+	int32_t hw_epoch;
+	int64_t hw;
+	uint32_t spare[2];
 };
 
 _Static_assert(sizeof(struct record) == RECORD_BYTES, "the layout of the file");
+_Static_assert(offsetof(struct record, hw) == 112, "the same");
 _Static_assert(offsetof(struct record, start) == 64 && offsetof(struct record, closed) == 88, "the same");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little-endian");
 
@@ -107,6 +110,8 @@ static void write_record(struct log_mark *mark)
 	next.closed = mark->closed;
 	next.damaged = mark->damaged;
 	next.failed = mark->failed;
+	next.hw_epoch = mark->hw_epoch;
+	next.hw = mark->hw;
 	next.crc = crc_of(&next);
 	*to = next;
 	marks->changed = true;
@@ -346,6 +351,8 @@ static void begin(struct log_mark *mark, const uint8_t owner[LOG_OWNER_BYTES], i
 			.written = last->written};
 		mark->damaged = mark->before.damaged;
 		mark->failed = last->failed != 0;
+		mark->hw_epoch = last->hw_epoch;
+		mark->hw = last->hw;
 		mark->start = last->start;
 		mark->synced = last->synced;
 		mark->written = mark->before.same_boot ? last->written : last->synced;
@@ -437,6 +444,15 @@ int log_mark_lower(struct log_mark *mark, int64_t end)
 	mark->written = mark->written < end ? mark->written : end;
 	write_record(mark);
 	return log_marks_sync(mark->marks);
+}
+
+void log_mark_knows(struct log_mark *mark, int32_t epoch, int64_t hw, int32_t void_below)
+{
+	if (mark == NULL || (hw <= mark->hw && mark->hw_epoch >= void_below))
+		return;
+	mark->hw_epoch = epoch;
+	mark->hw = hw;
+	write_record(mark);
 }
 
 void log_mark_failed(struct log_mark *mark)

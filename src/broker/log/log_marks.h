@@ -9,6 +9,7 @@
  *   24 i32 partition; 0: the journal,     56 u64 inode          88 u32 1: closed in order
  *          -1: the directory              92 u32 1: damaged
  *   96 u64 the clock of the boot, ns      104 u32 1: a sync of it failed
+ *  108 i32 leader epoch of the next       112 i64 the highest high watermark that was known
  *
  * Little-endian; of the journal offsets are bytes, and the first one is the CRC of those on the disk. Device and inode
  * are those of the file itself: of a copy nothing is believed but the disk's. It is mapped: what is stored there
@@ -34,6 +35,8 @@ struct log_mark {
 	uint32_t slot;
 	int64_t start, synced, written; /* of this one */
 	bool closed, damaged, failed;
+	int32_t hw_epoch; /* the highest high watermark that was known, and in which epoch */
+	int64_t hw;
 };
 
 /* Opens or makes the file; records that cannot be read are no proof, and reported. */
@@ -69,6 +72,9 @@ void log_mark_journaled(struct log_mark *mark, int64_t end, uint32_t crc);
 int log_mark_started(struct log_mark *mark, int64_t start, bool durable); /* before records below it are deleted */
 /* Before the log is cut: nothing is proven from `end` on; durable on return. */
 int log_mark_lower(struct log_mark *mark, int64_t end);
+/* Records below `hw` were read in that epoch. It never decreases, but what was known in epochs below `void_below` is
+ * forgotten: an operator has given such records up (R-D7). */
+void log_mark_knows(struct log_mark *mark, int32_t epoch, int64_t hw, int32_t void_below);
 /* A sync failed: what memory has above the mark may be gone from it. It says so until everything is synced. */
 void log_mark_failed(struct log_mark *mark);
 /* Below `proven` something cannot be read. It stays so until the log is cut (R-D5). */

@@ -8,6 +8,7 @@
 
 struct partition {
 	int32_t index, leader_epoch;
+	int32_t recovered_epoch; /* high watermarks of earlier epochs are void (R-D7) */
 	struct partition_log *log;
 	int64_t hw;          /* the high watermark: records below it may be read */
 	bool leads;          /* in leader_epoch; false: another broker leads, or none */

@@ -124,11 +124,14 @@ static void resign(struct replica *replica, uint64_t now_ns)
 {
 	struct kafka_controller_command command;
 
-	if (!may_ask(replica, now_ns) || replica->known.isr.count < 2)
+	bool alone = replica->known.isr.count < 2, damaged = partition_log_is_damaged(replica->partition->log);
+
+	if (!may_ask(replica, now_ns) || (alone && !damaged))
 		return;
 	codec_default(kafka_controller_command_codec.root, &command);
-	log_warn("broker: %s-%d is given to another replica, because its log here has failed", replica->topic,
-		replica->partition->index);
+	command.damaged = damaged;
+	log_warn("broker: %s-%d %s, because its log here %s", replica->topic, replica->partition->index,
+		alone ? "has no leader now" : "is given to another replica", damaged ? "is damaged" : "has failed");
 	propose(replica, &command, CONTROLLER_RESIGN, &replica->known.isr);
 }
 
@@ -479,7 +482,8 @@ static bool is_whole(struct replica *replica)
 	if (!partition_log_is_damaged(log))
 		cut_epochs(replica);
 	if (partition_log_is_damaged(log) && topic != NULL &&
-		topic_config_unclean_election(&topic->config, broker->controller.unclean_election) &&
+		(topic_config_unclean_election(&topic->config, broker->controller.unclean_election) ||
+			replica->known.recovered_epoch == replica->epoch) &&
 		partition_log_cut_damage(log, broker_now_ms(broker), &error) != 0)
 		log_error("broker: %s-%d: %s", replica->topic, replica->partition->index, error.text);
 	return !partition_log_is_damaged(log);

@@ -254,6 +254,7 @@ void replication_follow(struct replication *replication, struct partition *parti
 		return;
 	}
 	replica->known = topic->at[index];
+	partition->recovered_epoch = replica->known.recovered_epoch;
 	settle(replica);
 	if (partition->leads)
 		leader_know(replica);
@@ -318,6 +319,7 @@ static void tick(struct hf_timer *timer, uint64_t now_ns)
 		else
 			follower_tick(replica, now_ns);
 	}
+	reports_send(replication);
 	if (replication->starts_moved)
 		topics_write_starts(&replication->broker->topics);
 	replication->starts_moved = false;
@@ -360,6 +362,7 @@ void replication_close(struct replication *replication)
 	if (replication->attached)
 		hf_loop_remove_poller(replication->broker->loop, &replication->poller);
 	hf_loop_cancel_timer(replication->broker->loop, &replication->timer);
+	proposal_cancel(&replication->reporting);
 	hf_channel_close(replication->channel);
 	replica_links_close(&replication->links);
 	free(replication->slots);

@@ -23,7 +23,10 @@
  * An isr becomes smaller when the controller has said so, and larger when it was asked (R-B21): until the answer, hw
  * waits for the broker that is to come.
  *
- * Elsewhere: roles and turns (replication.c), pushing and isr (leader.c), joining and verifying (follower.c).
+ * Of a partition without a leader each replica reports to the controller what it has (R-D11).
+ *
+ * Elsewhere: roles and turns (replication.c), reports (reports.c), pushing and isr (leader.c), joining and verifying
+ * (follower.c).
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_REPLICATION_H
 #define HOLDFAST_BROKER_REPLICATION_H
@@ -109,6 +112,9 @@ struct replica {
 	struct controller_set asked;
 	uint64_t asked_ns;
 	bool asking;
+	/* What the controller was told of the log last: by which incarnation, about which epoch without a leader. */
+	int64_t reported_by;
+	int32_t reported_epoch;
 };
 
 struct replication_counters {
@@ -128,6 +134,8 @@ struct replication {
 	struct replication_counters counters;
 	void (*roles_changed)(struct broker *broker);
 	bool attached;
+	struct proposal reporting;
+	bool reports;      /* that proposal is under way */
 	bool starts_moved; /* of followers' logs: written at the next tick, once for all */
 };
 
@@ -136,6 +144,8 @@ int replication_open(struct replication *replication, struct broker *broker,
 	void (*roles_changed)(struct broker *broker), struct hf_error *error);
 void replication_close(struct replication *replication);
 
+/* reports.c: to the controller, what is new. */
+void reports_send(struct replication *replication);
 /* After the controller's word on a partition that is here. */
 void replication_follow(struct replication *replication, struct partition *partition,
 	const struct controller_topic *topic, int32_t index);

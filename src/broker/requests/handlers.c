@@ -28,6 +28,7 @@ const struct handler handlers[] = {
 	{KAFKA_INCREMENTAL_ALTER_CONFIGS, 0, 1, 0, alter_configs_handle},
 	{KAFKA_DESCRIBE_CLUSTER, 0, 1, 0, describe_cluster_handle},
 	{KAFKA_ACCESS, 0, 0, 0, access_handle},
+	{KAFKA_RECOVER, 0, 0, 0, recover_handle},
 };
 const unsigned handler_count = sizeof(handlers) / sizeof(*handlers);
 

@@ -27,6 +27,6 @@ request_handler api_versions_handle, metadata_handle, produce_handle, fetch_hand
 	delete_records_handle, describe_configs_handle, alter_configs_handle, describe_cluster_handle,
 	producer_id_handle, find_coordinator_handle, join_group_handle, sync_group_handle, heartbeat_handle,
 	leave_group_handle, offset_commit_handle, offset_fetch_handle, describe_groups_handle, list_groups_handle,
-	delete_groups_handle, access_handle;
+	delete_groups_handle, access_handle, recover_handle;
 
 #endif

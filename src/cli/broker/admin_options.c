@@ -15,7 +15,7 @@
 static const struct option longs[] = {{"brokers", required_argument, NULL, 'b'},
 	{"partitions", required_argument, NULL, 'p'}, {"replicas", required_argument, NULL, 'r'},
 	{"config", required_argument, NULL, 'c'}, {"timeout", required_argument, NULL, 't'},
-	{"json", no_argument, NULL, 'j'}, {0}};
+	{"json", no_argument, NULL, 'j'}, {"yes", no_argument, NULL, 'y'}, {0}};
 
 static int take_config(struct admin_options *options)
 {
@@ -49,6 +49,9 @@ static int take(struct admin_options *options, int option)
 		return EXIT_DONE;
 	case 'j':
 		options->json = true;
+		return EXIT_DONE;
+	case 'y':
+		options->yes = true;
 		return EXIT_DONE;
 	case 't':
 		return cli_take_number(
@@ -84,6 +87,8 @@ static int find_action(struct admin_options *options, int count, char **words, c
 	if (!action->creates && (options->partitions >= 0 || options->replicas >= 0 || options->config_count > 0))
 		return cli_refuse(options->command,
 			"--partitions, --replicas and --config are options of `holdfast topics create`");
+	if (options->yes && !action->confirms)
+		return cli_refuse(options->command, "--yes is an option of `holdfast broker recover`");
 	options->name = action->named ? words[1] : NULL;
 	*out = action;
 	return EXIT_DONE;

@@ -1,4 +1,4 @@
-/* admin_options.h - the command line of `holdfast topics` and `holdfast groups`, and the actions of each. */
+/* admin_options.h - the command line of `holdfast topics`, `groups` and `broker recover`, and the actions of each. */
 #ifndef HOLDFAST_CLI_BROKER_ADMIN_OPTIONS_H
 #define HOLDFAST_CLI_BROKER_ADMIN_OPTIONS_H
 
@@ -14,7 +14,7 @@ struct admin;
 
 struct admin_options {
 	const char *command, *brokers, *name; /* name: of a topic or a group; NULL: the action has none */
-	bool json;
+	bool json, yes;                       /* yes: what the action would do is accepted */
 	uint64_t timeout_ns;
 	int32_t partitions;               /* -1: as the broker's configuration says */
 	int16_t replicas;                 /* -1: as above */
@@ -28,6 +28,7 @@ struct admin_action {
 	/* 0, with *out_json to be printed; -errno and a sentence. */
 	int (*work)(struct admin *admin, json_t **out_json, struct hf_error *error);
 	void (*print)(const json_t *json); /* in words */
+	bool confirms;                     /* it changes nothing without --yes */
 };
 
 /* Parses the command line, works and prints; returns the exit status. The table ends with a NULL name. Without a word

@@ -64,6 +64,8 @@ int broker_command(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "status") == 0)
 		return broker_status_command(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "recover") == 0)
+		return broker_recover_command(argc, argv);
 	opterr = 0;
 	while ((answer = getopt_long(argc, argv, "+:", options, NULL)) != -1) {
 		if (answer != 'c')

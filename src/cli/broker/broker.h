@@ -4,5 +4,7 @@
 
 /* argv[0] is the subcommand's name; an exit status. */
 int broker_status_command(int argc, char **argv);
+/* argv[1] is. */
+int broker_recover_command(int argc, char **argv);
 
 #endif

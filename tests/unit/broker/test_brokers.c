@@ -372,6 +372,125 @@ static void a_leader_resigns_unless_it_is_the_last_member(void **state)
 	assert_int_equal(partition()->isr.count, 1);
 }
 
+/* Nobody is in sync but it: it leads again when it has come back whole. */
+static void a_damaged_leader_resigns_also_as_the_last_member(void **state)
+{
+	struct kafka_controller_command command = {.kind = CONTROLLER_RESIGN,
+		.topic_id = controller_find(&controller, text("t"))->id,
+		.broker = 1,
+		.damaged = true};
+
+	(void)state;
+	ends(2, 20);
+	ends(3, 30);
+	command.leader_epoch = partition()->leader_epoch;
+	command.partition_epoch = partition()->epoch;
+	assert_int_equal(apply(&command), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(partition()->isr.count, 1);
+	assert_int_equal(partition()->leader_epoch, command.leader_epoch + 1);
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+}
+
+/* All have lost power: nobody leads by itself. */
+static void all_lose_power(void)
+{
+	for (int32_t i = 1; i <= 3; i++)
+		registers(i, 10 * i + 1, false);
+	assert_int_equal(partition()->leader, -1);
+}
+
+static enum kafka_error reports(int32_t broker, int32_t last_epoch, int64_t end, int32_t hw_epoch, int64_t hw)
+{
+	struct kafka_controller_command_command_report report = {
+		.topic_id = controller_find(&controller, text("t"))->id,
+		.leader_epoch = partition()->leader_epoch,
+		.last_epoch = last_epoch,
+		.end = end,
+		.hw_epoch = hw_epoch,
+		.hw = hw};
+	struct kafka_controller_command command = {.kind = CONTROLLER_REPORT,
+		.broker = broker,
+		.incarnation = controller_broker(&controller, broker)->incarnation,
+		.reports = {&report, 1}};
+
+	return apply(&command);
+}
+
+static enum kafka_error recovers(int32_t broker, int64_t incarnation, int32_t partition_epoch)
+{
+	struct kafka_controller_command command = {.kind = CONTROLLER_RECOVER,
+		.topic_id = controller_find(&controller, text("t"))->id,
+		.target = broker,
+		.target_incarnation = incarnation,
+		.partition_epoch = partition_epoch};
+
+	return apply(&command);
+}
+
+static const struct controller_topic *topic(void)
+{
+	return controller_find(&controller, text("t"));
+}
+
+/* The highest epoch is the later history, also where another log is longer. */
+static void the_choice_has_the_highest_epoch_and_then_the_longest_log(void **state)
+{
+	(void)state;
+	all_lose_power();
+	assert_null(controller_choose(&controller, topic(), 0));
+	assert_int_equal(reports(1, 2, 500, 2, 400), KAFKA_NONE);
+	assert_int_equal(reports(2, 3, 300, 3, 350), KAFKA_NONE);
+	assert_int_equal(controller_choose(&controller, topic(), 0)->broker, 2);
+	assert_int_equal(reports(3, 3, 301, 1, 100), KAFKA_NONE);
+	assert_int_equal(controller_choose(&controller, topic(), 0)->broker, 3);
+	assert_int_equal(controller_known_hw(&controller, topic(), 0), 400);
+	/* Another life of a broker has said nothing yet. */
+	registers(3, 32, false);
+	assert_int_equal(controller_choose(&controller, topic(), 0)->broker, 2);
+}
+
+static void an_operator_recovers_what_was_shown_and_nothing_else(void **state)
+{
+	int32_t epoch, leader_epoch;
+
+	(void)state;
+	assert_int_equal(recovers(1, 10, partition()->epoch), KAFKA_INVALID_REQUEST); /* it has a leader */
+	all_lose_power();
+	epoch = partition()->epoch;
+	leader_epoch = partition()->leader_epoch;
+	assert_int_equal(recovers(2, 21, epoch), KAFKA_INVALID_REQUEST); /* it was not heard */
+	assert_int_equal(reports(2, 0, 300, 0, 290), KAFKA_NONE);
+	assert_int_equal(recovers(2, 20, epoch), KAFKA_INVALID_REQUEST);
+	assert_int_equal(recovers(2, 21, epoch - 1), KAFKA_INVALID_REQUEST);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(recovers(2, 21, epoch), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 2);
+	assert_int_equal(partition()->isr.count, 1);
+	assert_true(partition()->leader_epoch > leader_epoch);
+	assert_int_equal(partition()->recovered_epoch, partition()->leader_epoch);
+	assert_false(partition()->doubtful);
+	/* High watermarks of before are void. */
+	registers(2, 22, false);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(reports(1, 0, 300, leader_epoch, 290), KAFKA_NONE);
+	assert_int_equal(controller_known_hw(&controller, topic(), 0), 0);
+}
+
+static void reports_of_partitions_with_a_leader_are_not_kept(void **state)
+{
+	(void)state;
+	assert_int_equal(reports(1, 0, 10, 0, 10), KAFKA_NONE);
+	assert_int_equal(controller.report_count, 0);
+	all_lose_power();
+	assert_int_equal(reports(1, 0, 10, 0, 10), KAFKA_NONE);
+	assert_int_equal(reports(1, 0, 11, 0, 10), KAFKA_NONE);
+	assert_int_equal(controller.report_count, 1);
+	controller_forget_reports(&controller, topic()->id);
+	assert_int_equal(controller.report_count, 0);
+}
+
 static void a_repeated_command_is_applied_once(void **state)
 {
 	struct kafka_controller_command command = {
@@ -404,6 +523,26 @@ static void a_broker_of_another_cluster_is_refused(void **state)
 	assert_int_equal(strlen(controller.cluster_id), 22);
 	assert_int_equal(apply(&command), KAFKA_INCONSISTENT_CLUSTER_ID);
 	assert_null(controller_broker(&controller, 4));
+}
+
+static void an_image_has_the_reports(void **state)
+{
+	struct codec_arena arena;
+	struct controller other;
+	uint8_t *image;
+	size_t bytes;
+
+	(void)state;
+	all_lose_power();
+	assert_int_equal(reports(2, 1, 9, 1, 8), KAFKA_NONE);
+	codec_arena_init(&arena, 1u << 20);
+	bytes = controller_save(&controller, &arena, &image);
+	controller_init(&other, &defaults);
+	assert_true(controller_load(&other, image, bytes));
+	assert_int_equal(other.report_count, 1);
+	assert_int_equal(controller_choose(&other, controller_find(&other, text("t")), 0)->end, 9);
+	controller_free(&other);
+	codec_arena_free(&arena);
 }
 
 static void an_image_is_the_same_state(void **state)
@@ -450,8 +589,13 @@ int main(void)
 		BROKERS_TEST(those_that_have_everything_lead_without_the_last_one),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
 		BROKERS_TEST(a_leader_resigns_unless_it_is_the_last_member),
+		BROKERS_TEST(a_damaged_leader_resigns_also_as_the_last_member),
+		BROKERS_TEST(the_choice_has_the_highest_epoch_and_then_the_longest_log),
+		BROKERS_TEST(an_operator_recovers_what_was_shown_and_nothing_else),
+		BROKERS_TEST(reports_of_partitions_with_a_leader_are_not_kept),
 		BROKERS_TEST(a_repeated_command_is_applied_once),
 		BROKERS_TEST(a_broker_of_another_cluster_is_refused),
+		BROKERS_TEST(an_image_has_the_reports),
 		BROKERS_TEST(an_image_is_the_same_state),
 	};
 
