@@ -1,10 +1,11 @@
-/* Messages of a copy, and a journal of them. What is read is within its ranges and can be written again; a journal that
- * is read to a place is read the same when it is cut off there. */
+/* Messages of a copy, a journal and a pack of them. What is read is within its ranges and can be written again; a
+ * journal that is read to a place is read the same when it is cut off there. */
 #include <stdint.h>
 #include <string.h>
 
 #include "base/ensure.h"
 #include "cli/transfer/journal.h"
+#include "cli/transfer/pack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -47,9 +48,33 @@ static void fuzz_journal(const uint8_t *data, size_t bytes)
 	ensure(copy_journal_read(data, used, count, &cut) == used && cut.records == whole.records);
 }
 
+/* What is read of a pack lies in it, and is written the same. */
+static void fuzz_pack(const uint8_t *data, size_t bytes)
+{
+	static uint8_t memory[COPY_CHUNK_BYTES];
+	struct copy_pack pack = {.at = memory};
+	struct copy_packed entry;
+	size_t used = 0, before = 0;
+
+	while (copy_pack_next(data, bytes, &used, &entry)) {
+		uint8_t *content = copy_pack_add(&pack, &entry.file);
+
+		ensure(used <= bytes && entry.content >= data + before &&
+			entry.content + entry.file.bytes == data + used);
+		if (content == NULL) /* more than a slot */
+			return;
+		memcpy(content, entry.content, entry.file.bytes);
+		if (entry.file.entry == COPY_REGULAR)
+			copy_pack_seal(&pack, entry.sha256);
+		ensure(pack.bytes == used && memcmp(memory + before, data + before, used - before) == 0);
+		before = used;
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	fuzz_message(data, bytes);
+	fuzz_pack(data, bytes);
 	fuzz_journal(data, bytes);
 	return 0;
 }

@@ -194,6 +194,10 @@ int hf_file_resize(struct hf_file *file, uint64_t bytes);
 int hf_file_sync(struct hf_file *file);
 /* The same without metadata that reading does not need, such as times. */
 int hf_file_sync_data(struct hf_file *file);
+/* All that was written to its file system since the file was opened is durable on return, files, names and directories;
+ * it waits for what others write there, too. -EOPNOTSUPP: that file system or kernel would not report each error. */
+int hf_file_sync_all(struct hf_file *file);
+bool hf_file_can_sync_all(struct hf_file *file);
 /* Locks the file against every other opening, in this process too, until this one is closed or its process dies.
  * -EAGAIN: another one holds the lock. Locks do not prevent others from reading and writing. */
 int hf_file_lock(struct hf_file *file);

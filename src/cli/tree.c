@@ -35,6 +35,7 @@ static void fill(const struct stat *status, struct tree_file *file)
 	file->what = S_ISSOCK(status->st_mode) ? "a socket" : S_ISFIFO(status->st_mode) ? "a pipe" : "a device";
 	file->bytes = (uint64_t)status->st_size;
 	file->mtime_ns = (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
+	file->ctime_ns = (uint64_t)status->st_ctim.tv_sec * NS_A_SECOND + (uint64_t)status->st_ctim.tv_nsec;
 	file->inode = (uint64_t)status->st_ino;
 	file->mode = (uint32_t)status->st_mode & 07777;
 }

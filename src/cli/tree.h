@@ -12,7 +12,7 @@ struct tree_file {
 	const char *name; /* relative to where the walk began */
 	enum tree_kind kind;
 	uint64_t bytes;
-	uint64_t mtime_ns;
+	uint64_t mtime_ns, ctime_ns;
 	uint64_t inode;
 	uint32_t mode;    /* as of chmod(2) */
 	const char *what; /* of OTHER: "a socket" */

@@ -259,6 +259,16 @@ int hf_file_sync_data(struct hf_file *file)
 	return file->ops->sync(file, true);
 }
 
+int hf_file_sync_all(struct hf_file *file)
+{
+	return file->ops->sync_all != NULL ? file->ops->sync_all(file, false) : -EOPNOTSUPP;
+}
+
+bool hf_file_can_sync_all(struct hf_file *file)
+{
+	return file->ops->sync_all != NULL && file->ops->sync_all(file, true) == 0;
+}
+
 int hf_file_lock(struct hf_file *file)
 {
 	return file->ops->lock(file);

@@ -52,6 +52,7 @@ struct world_file_ops {
 	ssize_t (*write_at)(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 	int (*resize)(struct hf_file *file, uint64_t bytes);
 	int (*sync)(struct hf_file *file, bool data_only);
+	int (*sync_all)(struct hf_file *file, bool only_ask); /* NULL: -EOPNOTSUPP */
 	int (*lock)(struct hf_file *file);
 	int (*map)(struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out,
 		struct hf_error *error);

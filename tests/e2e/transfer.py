@@ -126,7 +126,8 @@ def a_directory_arrives_whole(directory):
         _same(source, pair.into / "set")
         assert done["phase"] == "done" and done["sent_bytes"] == done["bytes"] and done["kept_bytes"] == 0
         assert done["files"] == done["files_verified"] == 11 and done["left_out"] == 0
-        assert sum(rail["bytes"] for rail in done["rails"]) + done["tcp_bytes"] == done["bytes"]
+        carried = sum(rail["bytes"] for rail in done["rails"]) + done["tcp_bytes"]
+        assert done["bytes"] < carried < done["bytes"] + 65536, "packs have heads"
         assert _left_over(pair) == []
         assert "verified by SHA-256" in pair.stop()
 
@@ -139,6 +140,44 @@ def a_file_of_each_odd_size_arrives(directory):
             _make(path, size)
             assert pair.send(path)["bytes"] == size
             assert (pair.into / path.name).read_bytes() == path.read_bytes()
+
+
+def many_small_files_arrive_in_packs(directory):
+    source = pathlib.Path(directory) / "set"
+    for i in range(3000):
+        _make(source / f"d{i % 50}" / f"f{i}", (i * 37) % 9000, seed=i)
+    for size in (256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1):
+        _make(source / f"size-{size}", size)
+    (source / "d7" / "f7").chmod(0o440)
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send("set")
+        _same(source, pair.into / "set")
+        assert done["files_verified"] == done["files"] == 3000 + 50 + 3 + 1 and done["sent_bytes"] == done["bytes"]
+        shutil.rmtree(pair.into / "set")
+        assert pair.send("set", "--rate", "20")["sent_bytes"] == done["bytes"]
+        _same(source, pair.into / "set")
+
+
+def a_change_whose_time_was_put_back_is_told(directory):
+    """Of a large file while it is read: its size, time of modification and inode are as they were."""
+    path = pathlib.Path(directory) / "file"
+    _make(path, 40 * MIB)
+    with _Pair(directory) as pair:
+        pair.receive()
+        sender = pair.start_send("file", "--rate", "10")
+        program.read_until(sender, ["now over"])
+        times = path.stat()
+        with open(path, "r+b") as file:
+            file.seek(39 * MIB)
+            file.write(b"other")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        said, errors = sender.communicate(timeout=END_LIMIT_S)
+        assert sender.returncode == 1 and "has changed while it was sent" in errors, said + errors
+        pair.send("file", check=None)  # what was sent of it may be of before
+        if not (pair.into / "file").exists():
+            pair.send("file")
+        assert (pair.into / "file").read_bytes() == path.read_bytes()
 
 
 def names_that_are_no_utf_8_arrive(directory):

@@ -82,6 +82,7 @@ def a_damaged_journal_leads_to_copying_again_or_to_words(directory):
     source = pathlib.Path(directory) / "set"
     transfer._make(source / "a", 2 * MIB)
     transfer._make(source / "b" / "c", MIB + 5)
+    transfer._make(source / "b" / "small", 5)
     transfer._make(source / "z", 12 * MIB)
     draw = random.Random(SEED)
     with transfer._Pair(directory) as pair:

@@ -238,7 +238,7 @@ static int run(struct demo *demo, struct hf_error *error)
 		.burst_bytes = BURST_BYTES};
 	int failed = pair_start(&demo->pair, hf_env_host(), &options, error);
 
-	demo->begun_ns = hf_env_now_ns(hf_env_host());
+	demo->begun_ns = demo->moved_ns = hf_env_now_ns(hf_env_host());
 	series_init(&demo->moved, STEP_NS);
 	while (!failed && !demo->pair.status.done) {
 		uint64_t now_ns;

@@ -250,37 +250,25 @@ static struct session_file *free_file(struct session *session)
 	return NULL;
 }
 
-/* Else the session has failed with the reason. */
-static bool may_be_made(struct session *session, const struct copy_file *said)
-{
-	if (copy_name_is_own(said->name))
-		session_fail(session, COPY_OWN_REFUSED, said->name);
-	else if (said->entry == COPY_LINK && !copy_link_stays(said->name, said->target))
-		session_fail(session, "%.100s is a link that leads out of the copy", said->name);
-	else if (!copy_store_has_parent(&session->store, said->name))
-		session_fail(session, "%.100s comes before the directory that it is in", said->name);
-	else
-		return true;
-	return false;
-}
-
 void intake_file(struct session *session, const struct copy_file *said)
 {
 	struct session_file *file = free_file(session);
 	struct copy_stored *stored;
+	struct hf_error error = {0};
 	bool record;
 
-	if (file == NULL || said->file != session->next_file ||
-		(said->name_bytes == 0 && said->entry != (session->store.directory ? COPY_DIRECTORY : COPY_REGULAR))) {
+	if (file == NULL || session->packs > 0 || said->file != session->next_file) {
 		session_fail(session, "the sender begins a file out of turn; the versions of both ends differ");
 		return;
 	}
-	if (!may_be_made(session, said))
+	session->files_begun = true;
+	if (copy_store_allows(&session->store, said, &error) != 0) {
+		session_fail(session, "%s", error.text);
 		return;
+	}
 	stored = copy_store_find(&session->store, said, &record);
-	if (stored == NULL || stored->named) {
-		session_fail(session, stored == NULL ? "the receiver has no memory left" : "%.100s was sent twice",
-			said->name);
+	if (stored == NULL) {
+		session_fail(session, "the receiver has no memory left");
 		return;
 	}
 	stored->named = true;
@@ -364,7 +352,8 @@ void intake_chunk(struct session *session, const struct copy_chunk *chunk)
 	struct session_file *file = find_file(session, chunk->file);
 	struct session_slot *slot = &session->slots[chunk->slot];
 
-	if (file == NULL || slot->file != NULL || chunk->chunk >= copy_chunks(file->stored->bytes) ||
+	if (file == NULL || slot->file != NULL || slot->pack.bytes > 0 ||
+		chunk->chunk >= copy_chunks(file->stored->bytes) ||
 		chunk->bytes != copy_chunk_bytes(file->stored->bytes, chunk->chunk) ||
 		copy_stored_has(file->stored, chunk->chunk) || is_being_written(session, file, chunk->chunk)) {
 		session_fail(session, "the sender sends a chunk out of turn; the versions of both ends differ");
@@ -389,6 +378,79 @@ void intake_end(struct session *session, const struct copy_end *end)
 	hash_on(file);
 }
 
+/* ---- packs ---- */
+
+static int take_entry(struct session_slot *slot, const struct copy_packed *entry)
+{
+	struct session *session = slot->session;
+	int failed;
+
+	if (entry->file.file != session->next_file)
+		return -EPROTO;
+	failed = copy_store_put(
+		&session->store, entry, session->pack_digest, session->pack_memory + COPY_CHUNK_BYTES, &slot->error);
+	if (failed)
+		return failed;
+	session->next_file++;
+	slot->files++;
+	slot->bytes += entry->file.bytes;
+	return 0;
+}
+
+/* On a copy: the sender can write into the slot meanwhile. */
+static int run_pack(struct hf_work *work)
+{
+	struct session_slot *slot = container_of(work, struct session_slot, work);
+	const struct session *session = slot->session;
+	struct copy_packed entry;
+	size_t used = 0;
+	int failed = 0;
+
+	memcpy(session->pack_memory, session->ring + (size_t)slot->pack.slot * COPY_CHUNK_BYTES, slot->pack.bytes);
+	if (crc32c(0, session->pack_memory, slot->pack.bytes) != slot->pack.crc32c)
+		return hf_error_set(&slot->error, -EBADMSG, "a pack of files arrived with other bytes than were sent");
+	while (!failed && used < slot->pack.bytes)
+		failed = copy_pack_next(session->pack_memory, slot->pack.bytes, &used, &entry)
+				 ? take_entry(slot, &entry)
+				 : -EPROTO;
+	return failed;
+}
+
+static void pack_done(struct hf_work *work, int result)
+{
+	struct session_slot *slot = container_of(work, struct session_slot, work);
+	struct session *session = slot->session;
+
+	slot->pack.bytes = 0;
+	session->packs--;
+	session_work_done(session);
+	session->packed += slot->files;
+	session->receipt.bytes += slot->bytes;
+	session->receipt.new_bytes += slot->bytes;
+	if (result != 0) {
+		session_fail(session, "%s",
+			slot->error.text[0] != '\0'
+				? slot->error.text
+				: "the sender sent a malformed pack; the versions of both ends differ");
+		return;
+	}
+	session->commit_urgent = session->commit_urgent || session->packs == 0;
+	session_send_number(session, COPY_TAKEN, slot->pack.slot);
+}
+
+void intake_pack(struct session *session, const struct copy_pack_sent *pack)
+{
+	struct session_slot *slot = &session->slots[pack->slot];
+
+	if (session->files_begun || !session->store.takes_packs || slot->file != NULL || slot->pack.bytes > 0) {
+		session_fail(session, "the sender sends a pack out of turn; the versions of both ends differ");
+		return;
+	}
+	*slot = (struct session_slot){.session = session, .pack = *pack, .work = {.run = run_pack, .done = pack_done}};
+	session->packs++;
+	session_work(session, session->receiver->disk, &slot->work);
+}
+
 /* ---- commits ---- */
 
 static int run_commit(struct hf_work *work)
@@ -404,6 +466,8 @@ static int run_commit(struct hf_work *work)
 		if (!failed)
 			failed = file->told ? hf_file_sync(file->file) : hf_file_sync_data(file->file);
 	}
+	if (!failed && session->packed_told > 0)
+		failed = copy_store_sync(&session->store, &session->commit_error);
 	if (failed || session->committed.bytes == 0)
 		return failed;
 	return copy_store_commit(
@@ -422,6 +486,11 @@ static void commit_done(struct hf_work *work, int result)
 		session_fail(session, "%s", words[0] != '\0' ? words : strerror(-result));
 		return;
 	}
+	if (session->packed_told > 0) {
+		session->receipt.files += session->packed_told;
+		session_send_number(session, COPY_PACKED, session->packed_told);
+		session->packed_told = 0;
+	}
 	for (unsigned i = 0; i < session->commit_count; i++)
 		if (session->commit_files[i]->told)
 			verified(session->commit_files[i]);
@@ -429,7 +498,8 @@ static void commit_done(struct hf_work *work, int result)
 
 static bool has_nothing_to_commit(const struct session *session)
 {
-	return session->records.bytes == 0 && session->have.begin == session->have.end && !session->commit_urgent;
+	return session->records.bytes == 0 && session->have.begin == session->have.end && !session->commit_urgent &&
+	       session->packed == 0;
 }
 
 void intake_commit(struct session *session, uint64_t now_ns)
@@ -449,6 +519,8 @@ void intake_commit(struct session *session, uint64_t now_ns)
 	session->committed = session->records;
 	session->records = (struct session_records){.at = free_records.at, .room = free_records.room};
 	session->commit_count = 0;
+	session->packed_told = session->packed;
+	session->packed = 0;
 	for (unsigned i = 0; i < COPY_FILES; i++) {
 		struct session_file *file = &session->files[i];
 
@@ -487,4 +559,5 @@ void intake_drop(struct session *session)
 	session->records = session->committed = (struct session_records){0};
 	session->have = (struct copy_have){0};
 	session->commit_broken = session->commit_urgent = false;
+	session->packed = session->packed_told = 0;
 }

@@ -17,6 +17,7 @@ static const struct field ring_fields[] = {
 	FIELD_ANY(struct copy_ring, addr),
 	FIELD_RANGE(struct copy_ring, slots, 1, COPY_SLOTS),
 	FIELD_RANGE(struct copy_ring, slot_bytes, COPY_CHUNK_BYTES, COPY_CHUNK_BYTES),
+	FIELD_MAX(struct copy_ring, packs, 1),
 };
 static const struct field file_fields[] = {
 	FIELD_ANY(struct copy_file, file),
@@ -43,6 +44,11 @@ static const struct field chunk_fields[] = {
 	FIELD_ANY(struct copy_chunk, crc32c),
 	FIELD_ANY(struct copy_chunk, chunk),
 };
+static const struct field pack_fields[] = {
+	FIELD_MAX(struct copy_pack_sent, slot, COPY_SLOTS - 1),
+	FIELD_RANGE(struct copy_pack_sent, bytes, 1, COPY_CHUNK_BYTES),
+	FIELD_ANY(struct copy_pack_sent, crc32c),
+};
 static const struct field end_fields[] = {
 	FIELD_ANY(struct copy_end, file),
 	FIELD_NAME(struct copy_end, sha256),
@@ -65,6 +71,8 @@ static const struct fields layouts[COPY_KINDS] = {
 	[COPY_FINISH] = FIELDS(number_fields),
 	[COPY_FINISHED] = {0},
 	[COPY_FAIL] = FIELDS(fail_fields),
+	[COPY_PACK] = FIELDS(pack_fields),
+	[COPY_PACKED] = FIELDS(number_fields),
 };
 
 uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_MESSAGE_BYTES])

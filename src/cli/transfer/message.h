@@ -3,6 +3,9 @@
  *   sender                                        receiver
  *   BEGIN: the name ------------------------------>
  *          <------------------------------------- RING: where slots for chunks lie
+ *   a WRITE of a pack, then PACK ----------------->  directories, links and small files (pack.h), before all FILEs
+ *          <------------------------------------- TAKEN: the slot is free again
+ *          <------------------------------------- PACKED: so many more of them are verified, as VERIFIED below
  *   FILE: what it is ----------------------------->
  *          <------------------------------------- HAVE: chunks that its journal has; READY: send the others
  *   a WRITE into a free slot, then CHUNK --------->
@@ -46,6 +49,8 @@ enum copy_kind {
 	COPY_FINISH,
 	COPY_FINISHED,
 	COPY_FAIL,
+	COPY_PACK,
+	COPY_PACKED,
 	COPY_KINDS
 };
 
@@ -58,6 +63,7 @@ struct copy_begin {
 struct copy_ring {
 	uint64_t addr;
 	uint32_t slots, slot_bytes;
+	uint8_t packs; /* may be sent */
 };
 enum copy_entry { COPY_REGULAR, COPY_DIRECTORY, COPY_LINK, COPY_ENTRIES };
 
@@ -79,6 +85,9 @@ struct copy_chunk {
 	uint32_t file, slot, bytes, crc32c;
 	uint64_t chunk;
 };
+struct copy_pack_sent {
+	uint32_t slot, bytes, crc32c;
+};
 struct copy_end {
 	uint32_t file;
 	char sha256[DIGEST_TEXT];
@@ -98,8 +107,9 @@ struct copy_message {
 		struct copy_ring ring;
 		struct copy_file file;
 		struct copy_have have;
-		struct copy_number number; /* READY, TAKEN, VERIFIED; of FINISH: how many files */
+		struct copy_number number; /* READY, TAKEN, VERIFIED; of PACKED, FINISH: how many files */
 		struct copy_chunk chunk;
+		struct copy_pack_sent pack;
 		struct copy_end end;
 		struct copy_fail fail;
 	};
@@ -113,6 +123,7 @@ uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_
 bool copy_message_read(const void *at, size_t bytes, struct copy_message *message_out);
 /* Whether a part of it is a name of a receiver's own files, of any version: no sender may make one (R-T27). */
 bool copy_name_is_own(const char *name);
+#define COPY_OWN_REFUSED "%.150s: that is a name of the receiver's own files; rename it and send it again"
 /* Whether a link of that name leads to a place in the copy, as long as all other links in it do: relative, ".." only at
  * its beginning, and no more of them than directories above it (R-T29). */
 bool copy_link_stays(const char *name, const char *target);

@@ -14,7 +14,8 @@
 static const unsigned slot_allowed[SLOT_STATES] = {
 	[SLOT_FREE] = BIT(SLOT_READING),
 	[SLOT_READING] = BIT(SLOT_WRITING) | BIT(SLOT_FREE),
-	[SLOT_WRITING] = BIT(SLOT_TOLD) | BIT(SLOT_FREE),
+	[SLOT_WRITING] = BIT(SLOT_TOLD) | BIT(SLOT_WRITTEN) | BIT(SLOT_FREE),
+	[SLOT_WRITTEN] = BIT(SLOT_TOLD) | BIT(SLOT_FREE),
 	[SLOT_TOLD] = BIT(SLOT_FREE),
 };
 
@@ -26,7 +27,7 @@ static const unsigned reading_allowed[READING_STATES] = {
 	[READING_ENDED] = BIT(READING_NONE),
 };
 
-static void move_slot(struct slot *slot, enum slot_state to)
+void slot_move(struct slot *slot, enum slot_state to)
 {
 	ensure(slot_allowed[slot->state] & BIT(to));
 	slot->state = to;
@@ -70,16 +71,9 @@ static struct reading *find_reading(struct copy_sender *sender, uint32_t number)
 static void announce(struct copy_sender *sender, struct reading *file)
 {
 	const struct copy_source_file *source = &sender->config.source->files[sender->next_file];
-	struct copy_message message = {.kind = COPY_FILE,
-		.file = {.file = sender->next_file,
-			.entry = (uint8_t)source->entry,
-			.mode = source->mode,
-			.bytes = source->bytes,
-			.mtime_ns = source->mtime_ns,
-			.inode = source->inode,
-			.name_bytes = (uint16_t)strlen(source->name),
-			.target_bytes = source->target != NULL ? (uint16_t)strlen(source->target) : 0}};
+	struct copy_message message = {.kind = COPY_FILE};
 
+	copy_source_describe(sender->config.source, sender->next_file, &message.file);
 	move_reading(file, READING_ANNOUNCED);
 	file->number = sender->next_file;
 	file->source = source;
@@ -89,9 +83,6 @@ static void announce(struct copy_sender *sender, struct reading *file)
 		copy_sender_fail(sender, "no memory left");
 		return;
 	}
-	memcpy(message.file.name, source->name, message.file.name_bytes);
-	if (source->target != NULL)
-		memcpy(message.file.target, source->target, message.file.target_bytes);
 	sender->next_file++;
 	sender_send(sender, &message);
 }
@@ -100,8 +91,8 @@ void reading_announce(struct copy_sender *sender)
 {
 	struct reading *file;
 
-	while (sender->phase == COPY_MOVING && sender->next_file < sender->config.source->count &&
-		(file = free_reading(sender)) != NULL)
+	while (sender->phase == COPY_MOVING && packing_is_over(sender) &&
+		sender->next_file < sender->config.source->count && (file = free_reading(sender)) != NULL)
 		announce(sender, file);
 }
 
@@ -159,11 +150,12 @@ static int read_chunk(struct slot *slot)
 
 		if (failed)
 			return failed;
+		file->changed = !copy_source_is_same(file->source, &file->ctime_ns);
 	}
 	n = slot->bytes == 0 ? 0 : hf_file_read_at(file->file, at, slot->bytes, slot->chunk * COPY_CHUNK_BYTES);
 	if (n < 0)
 		return (int)n;
-	file->changed = n != (ssize_t)slot->bytes;
+	file->changed = file->changed || n != (ssize_t)slot->bytes;
 	digest_add(file->digest, at, slot->bytes);
 	slot->crc32c = crc32c(0, at, slot->bytes);
 	return 0;
@@ -177,7 +169,7 @@ static int run_read(struct hf_work *work)
 
 	if (failed || slot->chunk + 1 < file->chunks)
 		return failed;
-	file->changed = file->changed || !copy_source_is_same(file->source);
+	file->changed = file->changed || !copy_source_is_same(file->source, &file->ctime_ns);
 	digest_finish(file->digest, file->sha256);
 	hf_file_close(file->file);
 	file->file = NULL;
@@ -186,7 +178,7 @@ static int run_read(struct hf_work *work)
 
 static void on_idle(struct hf_transfer_batch *batch, void *context);
 
-static void write_slot(struct slot *slot)
+void slot_write(struct slot *slot)
 {
 	struct copy_sender *sender = slot->sender;
 	struct hf_transfer_request request = {.opcode = HF_TRANSFER_WRITE,
@@ -198,12 +190,13 @@ static void write_slot(struct slot *slot)
 	unsigned first;
 	int failed = hf_transfer_batch_alloc(sender->transfer, 1, on_idle, slot, &slot->batch);
 
-	move_slot(slot, SLOT_WRITING);
+	slot_move(slot, SLOT_WRITING);
 	if (!failed)
 		failed = hf_transfer_submit(slot->batch, &request, 1, &first, &error);
 	if (failed) {
-		move_slot(slot, SLOT_FREE);
-		slot->file->slots--;
+		slot_move(slot, SLOT_FREE);
+		if (slot->file != NULL)
+			slot->file->slots--;
 		(void)hf_transfer_batch_free(slot->batch);
 		slot->batch = NULL;
 		copy_sender_fail(sender, "a chunk cannot be sent: %s", error.text);
@@ -228,7 +221,7 @@ static void read_done(struct hf_work *work, int result)
 	struct reading *file = slot->file;
 
 	if (result != 0 || file->changed) {
-		move_slot(slot, SLOT_FREE);
+		slot_move(slot, SLOT_FREE);
 		file->slots--;
 		copy_sender_fail(sender,
 			result != 0 ? "%s cannot be read: %s" : "%s has changed while it was sent; send it again%s",
@@ -239,13 +232,27 @@ static void read_done(struct hf_work *work, int result)
 	if (slot->chunk + 1 >= file->chunks)
 		move_reading(file, READING_READ);
 	if (sender->phase == COPY_MOVING && slot->bytes > 0 && !receiver_has(file, slot->chunk)) {
-		write_slot(slot);
+		slot_write(slot);
 		return;
 	}
-	move_slot(slot, SLOT_FREE);
+	slot_move(slot, SLOT_FREE);
 	file->slots--;
 	if (sender->phase == COPY_MOVING)
 		end_file(sender, file);
+}
+
+static void chunk_written(struct slot *slot)
+{
+	struct copy_sender *sender = slot->sender;
+
+	sender->sent_bytes += slot->bytes;
+	sender_send(sender, &(struct copy_message){.kind = COPY_CHUNK,
+				    .chunk = {.file = slot->file->number,
+					    .slot = slot->number,
+					    .bytes = slot->bytes,
+					    .crc32c = slot->crc32c,
+					    .chunk = slot->chunk}});
+	end_file(sender, slot->file);
 }
 
 static void on_idle(struct hf_transfer_batch *batch, void *context)
@@ -253,16 +260,12 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 	struct slot *slot = context;
 	struct copy_sender *sender = slot->sender;
 	enum hf_transfer_status status = hf_transfer_batch_status(batch);
-	const struct copy_message message = {.kind = COPY_CHUNK,
-		.chunk = {.file = slot->file->number,
-			.slot = slot->number,
-			.bytes = slot->bytes,
-			.crc32c = slot->crc32c,
-			.chunk = slot->chunk}};
+	enum slot_state then = slot->file != NULL ? SLOT_TOLD : SLOT_WRITTEN;
 
-	slot->file->slots--;
+	if (slot->file != NULL)
+		slot->file->slots--;
 	slot->batch = NULL;
-	move_slot(slot, status == HF_TRANSFER_COMPLETED ? SLOT_TOLD : SLOT_FREE);
+	slot_move(slot, status == HF_TRANSFER_COMPLETED ? then : SLOT_FREE);
 	(void)hf_transfer_batch_free(batch);
 	if (sender->phase != COPY_MOVING)
 		return;
@@ -273,12 +276,13 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 				: "the receiver is gone");
 		return;
 	}
-	sender->sent_bytes += slot->bytes;
-	sender_send(sender, &message);
-	end_file(sender, slot->file);
+	if (slot->file != NULL)
+		chunk_written(slot);
+	else
+		packing_written(slot);
 }
 
-static bool may_read(struct copy_sender *sender, uint32_t bytes)
+bool reading_may(struct copy_sender *sender, uint32_t bytes)
 {
 	uint64_t now_ns = hf_loop_now_ns(sender->loop);
 	double most;
@@ -299,25 +303,30 @@ static bool may_read(struct copy_sender *sender, uint32_t bytes)
 	return true;
 }
 
+struct slot *slot_free(struct copy_sender *sender)
+{
+	for (unsigned i = 0; i < COPY_SLOTS; i++)
+		if (sender->slots[i].state == SLOT_FREE)
+			return &sender->slots[i];
+	return NULL;
+}
+
 bool reading_next(struct copy_sender *sender)
 {
 	struct reading *file = find_reading(sender, sender->next_read);
-	struct slot *slot = NULL;
+	struct slot *slot = slot_free(sender);
 	uint32_t bytes;
 
 	if (file == NULL && sender->next_read < sender->next_file) { /* verified before it was read */
 		sender->next_read++;
 		return true;
 	}
-	for (unsigned i = 0; slot == NULL && i < COPY_SLOTS; i++)
-		if (sender->slots[i].state == SLOT_FREE)
-			slot = &sender->slots[i];
 	if (file == NULL || file->state == READING_ANNOUNCED || slot == NULL)
 		return false;
 	bytes = file->chunks == 0 ? 0 : copy_chunk_bytes(file->source->bytes, file->next_chunk);
-	if (!may_read(sender, bytes))
+	if (!reading_may(sender, bytes))
 		return false;
-	move_slot(slot, SLOT_READING);
+	slot_move(slot, SLOT_READING);
 	*slot = (struct slot){.sender = sender,
 		.state = SLOT_READING,
 		.number = (unsigned)(slot - sender->slots),
@@ -334,6 +343,9 @@ bool reading_next(struct copy_sender *sender)
 
 void reading_taken(struct copy_sender *sender, uint32_t slot)
 {
-	if (sender->slots[slot].state == SLOT_TOLD)
-		move_slot(&sender->slots[slot], SLOT_FREE);
+	if (sender->slots[slot].state != SLOT_TOLD)
+		return;
+	slot_move(&sender->slots[slot], SLOT_FREE);
+	if (sender->slots[slot].file == NULL)
+		sender->packs.slots--;
 }

@@ -112,7 +112,8 @@ static void make_ring(struct session *session)
 	session_send(session, &(struct copy_message){.kind = COPY_RING,
 				      .ring = {.addr = (uintptr_t)session->ring,
 					      .slots = COPY_SLOTS,
-					      .slot_bytes = COPY_CHUNK_BYTES}});
+					      .slot_bytes = COPY_CHUNK_BYTES,
+					      .packs = session->store.takes_packs}});
 }
 
 static void open_done(struct hf_work *work, int result)
@@ -168,7 +169,7 @@ static void begin(struct session *session, const struct copy_begin *said)
 	snprintf(session->receipt.name, sizeof(session->receipt.name), "%s", said->name);
 	snprintf(session->receipt.from, sizeof(session->receipt.from), "%s", hf_peer_name(session->peer));
 	session->next_file = 0;
-	session->finish = false;
+	session->finish = session->files_begun = false;
 	if (said->version != COPY_VERSION) {
 		session_fail(session, "the sender speaks version %u of the copy protocol, this receiver %u",
 			said->version, COPY_VERSION);
@@ -246,6 +247,8 @@ static void session_free(struct session *session)
 		hf_transfer_unregister(receiver->transfer, session->ring, on_released, receiver) == 0)
 		receiver->rings++;
 	free(session->hash_memory);
+	free(session->pack_memory);
+	digest_destroy(session->pack_digest);
 	free(session);
 }
 
@@ -291,9 +294,16 @@ static void on_open(struct hf_channel *channel, struct hf_peer *peer, void *cont
 
 	if (receiver->count < COPY_SESSIONS)
 		session = calloc(1, sizeof(*session));
-	if (session != NULL)
+	if (session != NULL) {
 		session->hash_memory = malloc(COPY_CHUNK_BYTES);
-	if (session == NULL || session->hash_memory == NULL) {
+		session->pack_memory = malloc(COPY_CHUNK_BYTES + COPY_PACK_FILE_BYTES);
+	}
+	if (session == NULL || session->hash_memory == NULL || session->pack_memory == NULL ||
+		digest_create(&session->pack_digest) != 0) {
+		if (session != NULL) {
+			free(session->hash_memory);
+			free(session->pack_memory);
+		}
 		free(session);
 		return; /* its messages are answered with that */
 	}
@@ -327,6 +337,8 @@ static void take(struct session *session, const struct copy_message *message)
 		intake_file(session, &message->file);
 	} else if (live && message->kind == COPY_CHUNK) {
 		intake_chunk(session, &message->chunk);
+	} else if (live && message->kind == COPY_PACK) {
+		intake_pack(session, &message->pack);
 	} else if (live && message->kind == COPY_END) {
 		intake_end(session, &message->end);
 	} else if (live && message->kind == COPY_FINISH) {

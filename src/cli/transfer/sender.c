@@ -111,6 +111,8 @@ static void take(struct copy_sender *sender, const struct copy_message *message)
 		reading_ready(sender, message->number.number);
 	} else if (message->kind == COPY_TAKEN && message->number.number < COPY_SLOTS) {
 		reading_taken(sender, message->number.number);
+	} else if (message->kind == COPY_PACKED && sender->phase == COPY_MOVING) {
+		packing_whole(sender, message->number.number);
 	} else if (message->kind == COPY_VERIFIED && sender->phase == COPY_MOVING) {
 		reading_verified(sender, message->number.number);
 	} else if (message->kind == COPY_FINISHED && sender->phase == COPY_FINISHING) {
@@ -188,6 +190,8 @@ void copy_sender_pump(struct copy_sender *sender)
 	check_answer(sender);
 	if (sender->phase != COPY_MOVING)
 		return;
+	while (sender->phase == COPY_MOVING && packing_next(sender))
+		continue;
 	reading_announce(sender);
 	while (sender->phase == COPY_MOVING && reading_next(sender))
 		continue;
@@ -237,6 +241,8 @@ int copy_sender_open(struct hf_node *node, struct hf_transfer *transfer, const s
 	if (!failed)
 		failed = hf_mem_alloc(sender->env, RING_BYTES, &memory, error);
 	sender->memory = memory;
+	if (!failed && digest_create(&sender->packs.digest) != 0)
+		failed = hf_error_set(error, -ENOMEM, "no memory for a sender");
 	if (!failed)
 		failed = hf_transfer_register(transfer, memory, RING_BYTES, 0, error);
 	if (!failed)
@@ -279,6 +285,7 @@ void copy_sender_close(struct copy_sender *sender)
 	hf_workers_close(sender->readers);
 	for (unsigned i = 0; i < COPY_FILES; i++)
 		reading_close(&sender->files[i]);
+	digest_destroy(sender->packs.digest);
 	if (sender->memory != NULL &&
 		hf_transfer_unregister(sender->transfer, sender->memory, on_released, sender) == 0)
 		while (sender->memory != NULL && hf_env_now_ns(sender->env) < limit_ns) /* a turn or two */

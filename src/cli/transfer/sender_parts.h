@@ -1,7 +1,7 @@
-/* sender_parts.h - the state of a sender, which sender.c and reading.c share.
+/* sender_parts.h - the state of a sender, which sender.c, packing.c and reading.c share.
  *
- * sender.c has the conversation with the receiver; reading.c the files that the receiver was told of, and the slots
- * that carry their chunks. */
+ * sender.c has the conversation with the receiver; packing.c the packs, which are first; reading.c the files that the
+ * receiver was told of, and the slots, which carry chunks and packs. */
 #ifndef HOLDFAST_CLI_TRANSFER_SENDER_PARTS_H
 #define HOLDFAST_CLI_TRANSFER_SENDER_PARTS_H
 
@@ -16,6 +16,7 @@ enum slot_state {
 	SLOT_FREE,
 	SLOT_READING, /* by the helper thread */
 	SLOT_WRITING, /* by the engine */
+	SLOT_WRITTEN, /* a pack; the receiver is told of the packs before it first */
 	SLOT_TOLD,    /* the receiver writes it to its disk */
 	SLOT_STATES
 };
@@ -33,9 +34,14 @@ struct slot {
 	struct copy_sender *sender;
 	enum slot_state state;
 	unsigned number;
-	struct reading *file;
+	struct reading *file; /* NULL: a pack */
 	uint64_t chunk;
 	uint32_t bytes, crc32c;
+	struct {
+		uint32_t number, files;
+		uint64_t bytes;                       /* of their content */
+		const struct copy_source_file *wrong; /* cannot be read, or has changed */
+	} pack;
 	struct hf_work work;
 	struct hf_transfer_batch *batch;
 };
@@ -53,6 +59,7 @@ struct reading {
 	struct hf_file *file;
 	struct digest *digest;
 	bool changed;
+	uint64_t ctime_ns;
 	char sha256[DIGEST_TEXT];
 };
 
@@ -72,6 +79,13 @@ struct copy_sender {
 	struct hf_segment *segment; /* NULL: the slots are not known to the engine yet */
 	struct slot slots[COPY_SLOTS];
 	struct reading files[COPY_FILES];
+	struct {
+		uint32_t begun, told;       /* packs */
+		uint32_t read, sent, whole; /* files of them: in slots; the receiver was told; verified */
+		unsigned slots;             /* that are not free */
+		uint32_t next;              /* file to be read, the helper thread's */
+		struct digest *digest;      /* the helper thread's */
+	} packs;
 	uint32_t next_file, verified, next_read; /* of the source */
 	uint64_t read_bytes, sent_bytes, kept_bytes;
 	double budget_bytes;
@@ -82,8 +96,18 @@ struct copy_sender {
 /* sender.c */
 void sender_send(struct copy_sender *sender, const struct copy_message *message);
 
+/* packing.c */
+bool packing_is_over(const struct copy_sender *sender); /* all packs are at the receiver */
+bool packing_next(struct copy_sender *sender);          /* a pack; false: none can be read now */
+void packing_written(struct slot *slot);
+void packing_whole(struct copy_sender *sender, uint32_t files);
+
 /* reading.c */
-void reading_announce(struct copy_sender *sender); /* as many files as there is room for */
+void slot_move(struct slot *slot, enum slot_state to);
+void slot_write(struct slot *slot); /* a slot that was read, to the receiver */
+struct slot *slot_free(struct copy_sender *sender);
+bool reading_may(struct copy_sender *sender, uint32_t bytes); /* within the rate */
+void reading_announce(struct copy_sender *sender);            /* as many files as there is room for */
 void reading_have(struct copy_sender *sender, const struct copy_have *have);
 void reading_ready(struct copy_sender *sender, uint32_t number);
 void reading_taken(struct copy_sender *sender, uint32_t slot);

@@ -29,8 +29,12 @@ struct session;
 struct session_slot {
 	struct hf_work work;
 	struct session *session;
-	struct session_file *file; /* NULL: the sender's */
+	struct session_file *file; /* NULL: the sender's, or a pack's */
 	struct copy_chunk chunk;
+	struct copy_pack_sent pack; /* bytes 0: none */
+	uint32_t files;             /* that were in it; and of these */
+	uint64_t bytes;
+	struct hf_error error;
 };
 
 /* FREE -> OPENING -> READY -> READ -> WHOLE; any -> FREE. */
@@ -78,7 +82,10 @@ struct session {
 	uint8_t *ring;
 	struct session_slot slots[COPY_SLOTS];
 	struct session_file files[COPY_FILES];
-	uint32_t next_file, finish_files;
+	uint32_t next_file, finish_files; /* next_file: the disk thread's, while packs are */
+	unsigned packs;                   /* being written */
+	bool files_begun;                 /* no pack follows */
+	uint32_t packed, packed_told;     /* files of packs: written; in the commit under way */
 	bool finish;
 	unsigned works; /* under way */
 	struct hf_work store_work;
@@ -93,6 +100,8 @@ struct session {
 	struct session_file *commit_files[COPY_FILES];
 	unsigned commit_count;
 	uint8_t *hash_memory; /* of the hashing thread */
+	uint8_t *pack_memory; /* of the disk thread: a pack, and a file that is read back */
+	struct digest *pack_digest;
 };
 
 struct copy_receiver {
@@ -113,8 +122,6 @@ struct copy_receiver {
 	bool closing;
 };
 
-#define COPY_OWN_REFUSED "%.150s: that is a name of the receiver's own files; rename it and send it again"
-
 /* receiver.c */
 void session_move(struct session *session, enum session_state to);
 void session_send(struct session *session, const struct copy_message *message);
@@ -128,6 +135,7 @@ void session_work_done(struct session *session); /* first in each done() */
 /* intake.c */
 void intake_file(struct session *session, const struct copy_file *file);
 void intake_chunk(struct session *session, const struct copy_chunk *chunk);
+void intake_pack(struct session *session, const struct copy_pack_sent *pack);
 void intake_end(struct session *session, const struct copy_end *end);
 void intake_commit(struct session *session, uint64_t now_ns); /* when it is due */
 bool intake_is_journaled(const struct session *session);      /* or that is not possible any more */

@@ -1,5 +1,7 @@
 #include "cli/transfer/source.h"
 
+#include "cli/transfer/pack.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,6 +122,32 @@ static int add(const struct tree_file *found, void *context)
 	return 0;
 }
 
+static bool fits_into_a_pack(const struct copy_source_file *file)
+{
+	return file->entry != COPY_REGULAR || file->bytes <= COPY_PACK_FILE_BYTES;
+}
+
+/* In their order otherwise. */
+static int put_large_files_last(struct copy_source *source)
+{
+	struct copy_source_file *sorted = malloc(source->count * sizeof(*sorted));
+	uint32_t n = 0;
+
+	if (sorted == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < source->count; i++)
+		if (fits_into_a_pack(&source->files[i]))
+			sorted[n++] = source->files[i];
+	source->packed = n;
+	for (uint32_t i = 0; i < source->count; i++)
+		if (!fits_into_a_pack(&source->files[i]))
+			sorted[n++] = source->files[i];
+	free(source->files);
+	source->files = sorted;
+	source->room = source->count;
+	return 0;
+}
+
 /* "/data/set/" is "set"; "." and ".." have no name to be given there. */
 static int take_title(struct copy_source *source, const char *path, struct hf_error *error)
 {
@@ -164,6 +192,8 @@ int copy_source_open(struct copy_source *source, const char *path, bool behind, 
 		failed = -EACCES;
 	if (!failed && source->directory)
 		failed = tree_each(path, behind ? TREE_BEHIND : TREE_ALL, add, source);
+	if (!failed)
+		failed = put_large_files_last(source);
 	if (failed) {
 		copy_source_close(source);
 		return error->text[0] != '\0'
@@ -186,10 +216,31 @@ void copy_source_close(struct copy_source *source)
 	*source = (struct copy_source){0};
 }
 
-bool copy_source_is_same(const struct copy_source_file *file)
+bool copy_source_is_same(const struct copy_source_file *file, uint64_t *ctime_ns)
 {
 	struct tree_file now;
 
-	return tree_look(file->path, &now) == 0 && now.kind == TREE_FILE && now.bytes == file->bytes &&
-	       now.mtime_ns == file->mtime_ns && now.inode == file->inode;
+	if (tree_look(file->path, &now) != 0 || now.kind != TREE_FILE || now.bytes != file->bytes ||
+		now.mtime_ns != file->mtime_ns || now.inode != file->inode)
+		return false;
+	if (*ctime_ns == 0)
+		*ctime_ns = now.ctime_ns;
+	return *ctime_ns == now.ctime_ns;
+}
+
+void copy_source_describe(const struct copy_source *source, uint32_t number, struct copy_file *file)
+{
+	const struct copy_source_file *at = &source->files[number];
+
+	*file = (struct copy_file){.file = number,
+		.entry = (uint8_t)at->entry,
+		.mode = at->mode,
+		.bytes = at->bytes,
+		.mtime_ns = at->mtime_ns,
+		.inode = at->inode,
+		.name_bytes = (uint16_t)strlen(at->name),
+		.target_bytes = at->target != NULL ? (uint16_t)strlen(at->target) : 0};
+	memcpy(file->name, at->name, file->name_bytes);
+	if (at->target != NULL)
+		memcpy(file->target, at->target, file->target_bytes);
 }

@@ -15,8 +15,8 @@ struct copy_source {
 		uint32_t mode;
 		uint64_t bytes, mtime_ns, inode;
 		char *target; /* of a link; else NULL */
-	} * files;            /* a directory before what is in it */
-	uint32_t count, room;
+	} * files;            /* a directory before its entries; files that fit into no pack (pack.h) last */
+	uint32_t count, room, packed;
 	struct copy_left_out {
 		char *path;
 		const char *why; /* "a socket" */
@@ -34,7 +34,9 @@ struct copy_source {
 int copy_source_open(struct copy_source *source, const char *path, bool behind, struct hf_error *error);
 void copy_source_close(struct copy_source *source);
 
-/* Whether it is still the file that was listed, as far as stat(2) tells. */
-bool copy_source_is_same(const struct copy_source_file *file);
+/* Whether it is still the file that was listed, and has not changed since the first call with this *ctime_ns, which is
+ * 0 then. A time of modification can be put back, that of the change of an inode cannot (R-T31). */
+bool copy_source_is_same(const struct copy_source_file *file, uint64_t *ctime_ns);
+void copy_source_describe(const struct copy_source *source, uint32_t number, struct copy_file *file_out);
 
 #endif

@@ -45,7 +45,7 @@ static void forget(struct copy_store *store, struct copy_stored *old)
 	table_remove(&store->by_name, key_of(old->name));
 	if (first != NULL)
 		(void)table_put(&store->by_name, key_of(old->name), first); /* in the place that was just left */
-	if (old->entry == COPY_REGULAR)
+	if (old->recorded)
 		store->stored[old->number] = NULL;
 	list_remove(&old->link);
 	free(old->have);
@@ -67,7 +67,7 @@ static int make_room(struct copy_store *store)
 	return 0;
 }
 
-static struct copy_stored *add(struct copy_store *store, const struct copy_file *file)
+static struct copy_stored *add(struct copy_store *store, const struct copy_file *file, bool recorded)
 {
 	size_t name_bytes = strlen(file->name) + 1, target_bytes = strlen(file->target) + 1;
 	uint32_t key = key_of(file->name);
@@ -80,6 +80,7 @@ static struct copy_stored *add(struct copy_store *store, const struct copy_file 
 	*stored = (struct copy_stored){.next = first,
 		.number = store->count,
 		.entry = (enum copy_entry)file->entry,
+		.recorded = recorded,
 		.mode = file->mode,
 		.bytes = file->bytes,
 		.mtime_ns = file->mtime_ns,
@@ -91,7 +92,7 @@ static struct copy_stored *add(struct copy_store *store, const struct copy_file 
 		table_remove(&store->by_name, key);
 	if (table_put(&store->by_name, key, stored) != 0)
 		goto fail;
-	if (stored->entry == COPY_REGULAR)
+	if (recorded)
 		store->stored[store->count++] = stored;
 	list_push_back(&store->all, &stored->link);
 	return stored;
@@ -123,10 +124,10 @@ struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_
 	if (stored != NULL)
 		forget(store, stored);
 	*record_out = file->entry == COPY_REGULAR; /* others are made again */
-	return add(store, file);
+	return add(store, file, *record_out);
 }
 
-bool copy_store_has_parent(const struct copy_store *store, const char *name)
+static bool has_parent(const struct copy_store *store, const char *name)
 {
 	const char *slash = strrchr(name, '/');
 	char parent[COPY_NAME_BYTES] = "";
@@ -138,6 +139,23 @@ bool copy_store_has_parent(const struct copy_store *store, const char *name)
 		memcpy(parent, name, (size_t)(slash - name));
 	stored = find(store, parent);
 	return stored != NULL && stored->named && stored->entry == COPY_DIRECTORY;
+}
+
+int copy_store_allows(const struct copy_store *store, const struct copy_file *file, struct hf_error *error)
+{
+	const struct copy_stored *stored = find(store, file->name);
+
+	if (file->name_bytes == 0 && file->entry != (store->directory ? COPY_DIRECTORY : COPY_REGULAR))
+		return hf_error_set(error, -EPERM, "the sender begins another kind of copy than it said");
+	if (copy_name_is_own(file->name))
+		return hf_error_set(error, -EPERM, COPY_OWN_REFUSED, file->name);
+	if (file->entry == COPY_LINK && !copy_link_stays(file->name, file->target))
+		return hf_error_set(error, -EPERM, "%.100s is a link that leads out of the copy", file->name);
+	if (!has_parent(store, file->name))
+		return hf_error_set(error, -EPERM, "%.100s comes before the directory that it is in", file->name);
+	if (stored != NULL && stored->named)
+		return hf_error_set(error, -EPERM, "%.100s was sent twice", file->name);
+	return 0;
 }
 
 void copy_store_describe(const struct copy_stored *stored, struct copy_file *file)
@@ -158,7 +176,7 @@ struct copy_stored *copy_store_renew(struct copy_store *store, struct copy_store
 
 	copy_store_describe(stored, &file);
 	forget(store, stored);
-	stored = add(store, &file);
+	stored = add(store, &file, true);
 	if (stored != NULL)
 		stored->named = true;
 	return stored;
@@ -182,7 +200,7 @@ static void take_record(const struct copy_message *message, void *context)
 		stored = find(store, message->file.name);
 		if (stored != NULL) /* begun anew */
 			forget(store, stored);
-		(void)add(store, &message->file);
+		(void)add(store, &message->file, true);
 		return;
 	}
 	if (message->kind != COPY_HAVE)
@@ -281,6 +299,8 @@ static int open_journal(struct copy_store *store, struct hf_error *error)
 
 	if (!failed)
 		failed = hf_file_lock(store->journal);
+	if (!failed)
+		store->takes_packs = hf_file_can_sync_all(store->journal);
 	if (failed == -EAGAIN)
 		return hf_error_set(error, -EBUSY, "%s is being received already", store->target);
 	if (!failed)
@@ -485,15 +505,82 @@ int copy_store_settle(const struct copy_store *store, const struct copy_stored *
 	return 0;
 }
 
+/* Never over, nor through, something of an earlier copy. */
+static int put_content(const struct copy_store *store, const char *path, const struct copy_packed *entry,
+	struct digest *digest, void *memory)
+{
+	const unsigned flags = HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_EXCLUSIVE;
+	ssize_t bytes = (ssize_t)entry->file.bytes, n;
+	char sha256[DIGEST_TEXT];
+	struct hf_file *file;
+	int failed = hf_file_open(store->env, path, flags, &file);
+
+	if (failed == -EEXIST) {
+		failed = clear_place(store, path, 0);
+		if (!failed)
+			failed = hf_file_open(store->env, path, flags, &file);
+	}
+	if (failed)
+		return failed;
+	n = hf_file_write_at(file, entry->content, (size_t)bytes, 0);
+	if (n == bytes)
+		n = hf_file_read_at(file, memory, (size_t)bytes, 0);
+	hf_file_close(file);
+	if (n != bytes)
+		return n < 0 ? (int)n : -ENOSPC;
+	digest_add(digest, memory, (size_t)bytes);
+	digest_finish(digest, sha256);
+	return strcmp(sha256, entry->sha256) == 0 ? 0 : -EBADMSG;
+}
+
+int copy_store_put(struct copy_store *store, const struct copy_packed *entry, struct digest *digest, void *memory,
+	struct hf_error *error)
+{
+	struct copy_stored *stored;
+	struct hf_file *none;
+	char path[COPY_PATH_BYTES];
+	bool intact;
+	int failed = copy_store_allows(store, &entry->file, error);
+
+	if (failed)
+		return failed;
+	stored = find(store, entry->file.name);
+	if (stored != NULL)
+		forget(store, stored);
+	stored = add(store, &entry->file, false);
+	if (stored == NULL)
+		return hf_error_set(error, -ENOMEM, "the receiver has no memory left");
+	stored->named = true;
+	if (stored->entry != COPY_REGULAR)
+		return copy_store_open_file(store, stored, &none, &intact, error);
+	failed = path_of(store, stored, path, error);
+	if (failed)
+		return failed;
+	failed = put_content(store, path, entry, digest, memory);
+	if (failed == -EBADMSG)
+		return hf_error_set(error, failed,
+			"%.100s arrived with another SHA-256 than it was sent with; send it again", entry->file.name);
+	if (failed)
+		return hf_error_set(error, failed, "%s cannot be written: %s", path, strerror(-failed));
+	return copy_store_settle(store, stored, error);
+}
+
+int copy_store_sync(struct copy_store *store, struct hf_error *error)
+{
+	int failed = hf_file_sync_all(store->journal);
+
+	return failed ? hf_error_set(error, failed, "%s cannot be synced: %s", store->part, strerror(-failed)) : 0;
+}
+
 static int sync_directories(const struct copy_store *store)
 {
-	int failed = hf_dir_sync(store->env, store->part);
+	int failed = store->takes_packs ? hf_file_sync_all(store->journal) : hf_dir_sync(store->env, store->part);
 
 	list_for_each (at, &store->all) {
 		const struct copy_stored *stored = container_of(at, const struct copy_stored, link);
 		char path[COPY_PATH_BYTES];
 
-		if (failed || !stored->named || stored->entry != COPY_DIRECTORY)
+		if (failed || store->takes_packs || !stored->named || stored->entry != COPY_DIRECTORY)
 			continue;
 		failed = path_of(store, stored, path, NULL);
 		if (!failed)

@@ -15,7 +15,7 @@
 
 #include "base/list.h"
 #include "base/table.h"
-#include "cli/transfer/message.h"
+#include "cli/transfer/pack.h"
 
 #define COPY_PATH_BYTES 4096u
 
@@ -23,9 +23,10 @@
 struct copy_stored {
 	struct copy_stored *next; /* with a name of the same hash */
 	struct list link;         /* of all */
-	uint32_t number;          /* of a regular file, in the journal */
+	uint32_t number;          /* in the journal */
 	enum copy_entry entry;
-	bool named; /* by the sender, in this copy */
+	bool recorded; /* in the journal */
+	bool named;    /* by the sender, in this copy */
 	uint32_t mode;
 	uint64_t bytes, mtime_ns, inode;
 	uint8_t *have;      /* a bit a chunk */
@@ -36,6 +37,7 @@ struct copy_stored {
 struct copy_store {
 	struct hf_env *env;
 	bool directory;
+	bool takes_packs;     /* what they bring can be made durable at once */
 	bool journal_is_ours; /* it begins with this copy */
 	struct copy_begin begin;
 	char parent[COPY_PATH_BYTES], own[COPY_PATH_BYTES];
@@ -44,7 +46,7 @@ struct copy_store {
 	uint64_t journal_bytes;
 	struct table by_name;
 	struct list all;
-	struct copy_stored **stored; /* regular files by number; NULL: replaced */
+	struct copy_stored **stored; /* of the journal, by number; NULL: replaced */
 	uint32_t count, room;
 };
 
@@ -57,8 +59,8 @@ void copy_store_close(struct copy_store *store); /* blocks; also what was not op
 /* What is known of this source; *record_out tells whether a record of it has to be written. One that was named in this
  * copy stays as it is. NULL: no memory. */
 struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_file *file, bool *record_out);
-/* Whether the sender has named the directory that it is in, as a directory: nothing is written through a link. */
-bool copy_store_has_parent(const struct copy_store *store, const char *name);
+/* Whether a sender may make it: 0, or -EPERM with words. */
+int copy_store_allows(const struct copy_store *store, const struct copy_file *file, struct hf_error *error);
 static inline bool copy_stored_has(const struct copy_stored *stored, uint64_t chunk)
 {
 	return (stored->have[chunk / 8] >> chunk % 8 & 1) != 0;
@@ -74,6 +76,12 @@ struct copy_stored *copy_store_renew(struct copy_store *store, struct copy_store
 void copy_store_describe(const struct copy_stored *stored, struct copy_file *file_out);
 /* Blocks. Gives a file that is whole its mode and time. */
 int copy_store_settle(const struct copy_store *store, const struct copy_stored *stored, struct hf_error *error);
+/* Blocks. Makes an entry of a pack as all of it is to be, and reads a file back: -EBADMSG with words when that has
+ * another hash. Nothing else uses the store meanwhile, but for the two above. `memory` has room for the content. */
+int copy_store_put(struct copy_store *store, const struct copy_packed *entry, struct digest *digest, void *memory,
+	struct hf_error *error);
+/* Blocks. All that was put is durable. */
+int copy_store_sync(struct copy_store *store, struct hf_error *error);
 /* Blocks. Adds records to the journal, durably. */
 int copy_store_commit(struct copy_store *store, const uint8_t *records, size_t bytes, struct hf_error *error);
 /* Blocks. Removes what was not named in this copy, gives the copy its name, durably, and removes the journal. */

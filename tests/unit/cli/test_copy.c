@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cli/transfer/journal.h"
+#include "cli/transfer/pack.h"
 #include "cli/transfer/store.h"
 
 static struct copy_message file_called(const char *name)
@@ -181,6 +182,55 @@ static void a_journal_ends_where_a_byte_is_wrong(void **state)
 	}
 }
 
+static void a_pack_is_read_as_it_was_written_and_nothing_behind_it(void **state)
+{
+	static uint8_t memory[COPY_CHUNK_BYTES];
+	struct copy_message first = file_called("a"), second = file_called("b/c");
+	struct copy_pack pack = {.at = memory};
+	struct copy_packed entry;
+	char hash[DIGEST_TEXT] = "";
+	size_t used = 0;
+
+	(void)state;
+	memcpy(copy_pack_add(&pack, &first.file), "12345", 5);
+	(void)snprintf(hash, sizeof(hash), "first");
+	copy_pack_seal(&pack, hash);
+	memcpy(copy_pack_add(&pack, &second.file), "67890", 5);
+	(void)snprintf(hash, sizeof(hash), "second");
+	copy_pack_seal(&pack, hash);
+	assert_true(copy_pack_next(memory, pack.bytes, &used, &entry));
+	assert_string_equal(entry.file.name, "a");
+	assert_string_equal(entry.sha256, "first");
+	assert_memory_equal(entry.content, "12345", 5);
+	for (size_t cut = used; cut < pack.bytes; cut++) {
+		size_t at = used;
+
+		assert_false(copy_pack_next(memory, cut, &at, &entry));
+	}
+	assert_true(copy_pack_next(memory, pack.bytes, &used, &entry));
+	assert_string_equal(entry.file.name, "b/c");
+	assert_string_equal(entry.sha256, "second");
+	assert_memory_equal(entry.content, "67890", 5);
+	assert_int_equal(used, pack.bytes);
+}
+
+static void a_pack_takes_no_more_than_a_slot_has(void **state)
+{
+	static uint8_t memory[COPY_CHUNK_BYTES];
+	struct copy_message file = file_called("a");
+	struct copy_pack pack = {.at = memory};
+	unsigned files = 0;
+
+	(void)state;
+	file.file.bytes = COPY_PACK_FILE_BYTES + 1;
+	assert_null(copy_pack_add(&pack, &file.file));
+	file.file.bytes = COPY_PACK_FILE_BYTES;
+	while (copy_pack_add(&pack, &file.file) != NULL)
+		files++;
+	assert_int_equal(files, 3); /* and their heads */
+	assert_true(pack.bytes <= COPY_CHUNK_BYTES);
+}
+
 static void the_last_chunk_has_the_rest_of_the_file(void **state)
 {
 	(void)state;
@@ -275,6 +325,8 @@ int main(void)
 		cmocka_unit_test(words_of_a_peer_cannot_move_the_cursor),
 		cmocka_unit_test(a_journal_is_read_to_its_last_whole_record),
 		cmocka_unit_test(a_journal_ends_where_a_byte_is_wrong),
+		cmocka_unit_test(a_pack_is_read_as_it_was_written_and_nothing_behind_it),
+		cmocka_unit_test(a_pack_takes_no_more_than_a_slot_has),
 		cmocka_unit_test(the_last_chunk_has_the_rest_of_the_file),
 		cmocka_unit_test(a_journal_that_is_a_link_is_refused_and_what_it_leads_to_stays),
 		cmocka_unit_test(an_own_directory_that_others_write_in_is_refused),

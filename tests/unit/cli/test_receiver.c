@@ -13,6 +13,7 @@
 #include "../transfer/engines.h"
 #include "base/crc.h"
 #include "cli/transfer/journal.h"
+#include "cli/transfer/pack.h"
 #include "cli/transfer/receiver.h"
 
 #define BYTES 4096u
@@ -25,6 +26,8 @@ struct fixture {
 	struct hf_channel *channel; /* of the sender */
 	bool heard[COPY_KINDS];
 	struct copy_fail fail;
+	struct copy_ring ring;
+	uint32_t packed;
 };
 
 static void on_message(struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
@@ -38,6 +41,10 @@ static void on_message(struct hf_channel *channel, struct hf_peer *peer, const v
 	f->heard[message.kind] = true;
 	if (message.kind == COPY_FAIL)
 		f->fail = message.fail;
+	if (message.kind == COPY_RING)
+		f->ring = message.ring;
+	if (message.kind == COPY_PACKED)
+		f->packed += message.number.number;
 }
 
 static const struct hf_channel_events sender_events = {.message = on_message};
@@ -75,8 +82,8 @@ static void open_fixture(struct fixture *f)
 
 static void close_fixture(struct fixture *f)
 {
-	static const char *const left[] = {
-		".holdfast/x.part/a", ".holdfast/x.part", ".holdfast/x.journal", ".holdfast", "x"};
+	static const char *const left[] = {".holdfast/x.part/a/c", ".holdfast/x.part/a", ".holdfast/x.part/b",
+		".holdfast/x.part", ".holdfast/x.journal", ".holdfast", "x"};
 	char path[128];
 
 	hf_channel_close(f->channel);
@@ -277,6 +284,132 @@ static void a_forged_part_and_journal_are_not_verified(void **state)
 	close_fixture(&f);
 }
 
+static void add_file(struct copy_pack *pack, uint32_t number, const char *name, const char *content, const char *hashed)
+{
+	const struct copy_message file = file_called(number, name, false, strlen(content));
+	uint8_t *at = copy_pack_add(pack, &file.file);
+	char sha256[DIGEST_TEXT];
+	struct digest *digest;
+
+	assert_non_null(at);
+	memcpy(at, content, strlen(content));
+	assert_int_equal(digest_create(&digest), 0);
+	digest_add(digest, hashed, strlen(hashed));
+	digest_finish(digest, sha256);
+	digest_destroy(digest);
+	copy_pack_seal(pack, sha256);
+}
+
+/* Both ends are in this process: the slot is where the receiver says. */
+static struct copy_pack pack_in(const struct fixture *f)
+{
+	uint8_t *ring = NULL;
+
+	assert_true(f->ring.packs);
+	return (struct copy_pack){.at = ring + f->ring.addr};
+}
+
+static void say_pack(const struct fixture *f, const struct copy_pack *pack)
+{
+	say(f, &(struct copy_message){.kind = COPY_PACK,
+		       .pack = {.bytes = (uint32_t)pack->bytes, .crc32c = crc32c(0, pack->at, pack->bytes)}});
+}
+
+static void entries_of_a_pack_are_made_and_told_when_they_are_durable(void **state)
+{
+	const struct copy_message root = file_called(0, "", true, 0), dir = file_called(1, "a", true, 0),
+				  link = link_called(2, "b", "a/c");
+	struct copy_pack pack;
+	char path[128], text[16] = "";
+	struct fixture f;
+	FILE *file;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", true);
+	wait_for(&f, COPY_RING);
+	pack = pack_in(&f);
+	assert_non_null(copy_pack_add(&pack, &root.file));
+	assert_non_null(copy_pack_add(&pack, &dir.file));
+	assert_non_null(copy_pack_add(&pack, &link.file));
+	add_file(&pack, 3, "a/c", "hello", "hello");
+	say_pack(&f, &pack);
+	wait_for(&f, COPY_PACKED);
+	assert_true(f.heard[COPY_TAKEN]);
+	assert_int_equal(f.packed, 4);
+	(void)snprintf(path, sizeof(path), "%s/.holdfast/x.part/b", f.directory);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_non_null(fgets(text, sizeof(text), file));
+	assert_string_equal(text, "hello");
+	assert_int_equal(fclose(file), 0);
+	close_fixture(&f);
+}
+
+static void a_file_of_a_pack_with_another_hash_is_not_verified(void **state)
+{
+	struct copy_pack pack;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", false);
+	wait_for(&f, COPY_RING);
+	pack = pack_in(&f);
+	add_file(&pack, 0, "", "hello", "hullo");
+	say_pack(&f, &pack);
+	wait_for(&f, COPY_FAIL);
+	assert_non_null(strstr(f.fail.text, "arrived with another SHA-256 than it was sent with"));
+	assert_int_equal(f.packed, 0);
+	close_fixture(&f);
+}
+
+/* What a pack makes is known to one thread at a time. */
+static void a_pack_behind_a_file_is_refused(void **state)
+{
+	const struct copy_message root = file_called(0, "", true, 0);
+	struct copy_pack pack;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", true);
+	wait_for(&f, COPY_RING);
+	say(&f, &root);
+	wait_for(&f, COPY_VERIFIED);
+	pack = pack_in(&f);
+	add_file(&pack, 1, "a", "hello", "hello");
+	say_pack(&f, &pack);
+	wait_for(&f, COPY_FAIL);
+	assert_non_null(strstr(f.fail.text, "a pack out of turn"));
+	close_fixture(&f);
+}
+
+static void a_pack_is_judged_as_files_are(void **state)
+{
+	static const char *const names[] = {".w.holdfast-part", "a/b", "/etc/x"};
+	static const char *const words[] = {
+		"a name of the receiver's own files", "comes before the directory", "a malformed pack"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct copy_message root = file_called(0, "", true, 0);
+		struct copy_pack pack;
+		struct fixture f;
+
+		open_fixture(&f);
+		begin(&f, "x", true);
+		wait_for(&f, COPY_RING);
+		pack = pack_in(&f);
+		assert_non_null(copy_pack_add(&pack, &root.file));
+		add_file(&pack, 1, names[i], "hello", "hello");
+		say_pack(&f, &pack);
+		wait_for(&f, COPY_FAIL);
+		assert_non_null(strstr(f.fail.text, words[i]));
+		close_fixture(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +417,10 @@ int main(void)
 		cmocka_unit_test(titles_that_are_the_receivers_own_names_are_refused_in_words),
 		cmocka_unit_test(a_link_that_leads_out_of_the_copy_is_refused_in_words),
 		cmocka_unit_test(nothing_is_written_through_a_link),
+		cmocka_unit_test(entries_of_a_pack_are_made_and_told_when_they_are_durable),
+		cmocka_unit_test(a_file_of_a_pack_with_another_hash_is_not_verified),
+		cmocka_unit_test(a_pack_behind_a_file_is_refused),
+		cmocka_unit_test(a_pack_is_judged_as_files_are),
 		cmocka_unit_test(a_forged_part_and_journal_are_not_verified),
 		cmocka_unit_test(the_receivers_own_names_in_a_directory_are_refused_in_words),
 	};
