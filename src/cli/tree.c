@@ -9,6 +9,7 @@
 
 #define PATH_BYTES  4096
 #define DEPTH_MAX   64u
+#define BLOCK_BYTES 512 /* of st_blocks */
 #define NS_A_SECOND 1000000000u
 
 /* A directory that is being walked, and those that it is in. */
@@ -37,6 +38,7 @@ static void fill(const struct stat *status, struct tree_file *file)
 	file->mtime_ns = (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
 	file->ctime_ns = (uint64_t)status->st_ctim.tv_sec * NS_A_SECOND + (uint64_t)status->st_ctim.tv_nsec;
 	file->inode = (uint64_t)status->st_ino;
+	file->sparse = S_ISREG(status->st_mode) && status->st_blocks < status->st_size / BLOCK_BYTES;
 	file->mode = (uint32_t)status->st_mode & 07777;
 }
 

@@ -15,6 +15,7 @@ struct tree_file {
 	uint64_t mtime_ns, ctime_ns;
 	uint64_t inode;
 	uint32_t mode;    /* as of chmod(2) */
+	bool sparse;      /* has less on disk than bytes */
 	const char *what; /* of OTHER: "a socket" */
 };
 

@@ -111,6 +111,8 @@ def _same(source, copy):
             assert os.readlink(there) == os.readlink(path)
         elif path.is_file():
             assert there.stat().st_mode == path.stat().st_mode and there.stat().st_mtime_ns == path.stat().st_mtime_ns
+        elif path.is_dir():
+            assert there.stat().st_mode == path.stat().st_mode and there.stat().st_mtime_ns == path.stat().st_mtime_ns, path
 
 
 def _left_over(pair):
@@ -157,6 +159,52 @@ def many_small_files_arrive_in_packs(directory):
         shutil.rmtree(pair.into / "set")
         assert pair.send("set", "--rate", "20")["sent_bytes"] == done["bytes"]
         _same(source, pair.into / "set")
+
+
+def modes_of_directories_are_kept(directory):
+    source = pathlib.Path(directory) / "set"
+    modes = {"closed/inner": 0o500, "closed": 0o555, "shared": 0o1777, "group": 0o2750, "own": 0o700, ".": 0o550}
+    for name in modes:
+        _make(source / name / "file", 5)
+    for name, mode in modes.items():
+        (source / name).chmod(mode)
+    with _Pair(directory) as pair:
+        pair.receive()
+        pair.send("set")
+        for name, mode in modes.items():
+            assert (pair.into / "set" / name).stat().st_mode & 0o7777 == mode, name
+        _same(source, pair.into / "set")
+    for root in (source, pair.into / "set"):
+        for name in reversed(modes):
+            (root / name).chmod(0o755)
+
+
+def sparse_files_stay_sparse(directory):
+    """A large one, one of a pack, one that ends in a hole; also when the second attempt ends a copy."""
+    source = pathlib.Path(directory) / "set"
+    source.mkdir()
+    draw = random.Random(5)
+    for name, size, places in (("image", 512 * MIB, (0, 77 * MIB + 4096, 300 * MIB + 12345)),
+                               ("small", 200 * 1024, (100 * 1024,)), ("tail", 3 * MIB, (0,))):
+        with open(source / name, "wb") as file:
+            file.truncate(size)
+            for place in places:
+                file.seek(place)
+                file.write(draw.randbytes(5000))
+        if (source / name).stat().st_blocks * 512 >= size:
+            raise program.Skip("this file system has no holes")
+    _make(source / "full", 2 * MIB)
+    with open(source / "zeros", "wb") as file:
+        file.write(bytes(2 * MIB))
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send("set")
+        carried = sum(rail["bytes"] for rail in done["rails"]) + done["tcp_bytes"]
+        assert carried < 12 * MIB, carried
+        _same(source, pair.into / "set")
+        for path in source.iterdir():
+            there = (pair.into / "set" / path.name).stat()
+            assert there.st_blocks <= path.stat().st_blocks + 64, (path, there.st_blocks, path.stat().st_blocks)
 
 
 def a_change_whose_time_was_put_back_is_told(directory):

@@ -39,8 +39,8 @@ def _journaled(journal):
     sizes, have = {}, {}
     for message in _records(journal):
         if message[0] == FILE:
-            number, _, _, size, _, _, length = struct.unpack_from("<IBIQQQH", message, 1)
-            name = message[36:36 + length]
+            number, _, _, _, size, _, _, length = struct.unpack_from("<IBBIQQQH", message, 1)
+            name = message[37:37 + length]
             for other, (_, known) in list(sizes.items()):
                 if known == name:
                     del sizes[other]

@@ -305,10 +305,22 @@ static int run_write(struct hf_work *work)
 
 	if (crc32c(0, bytes, slot->chunk.bytes) != slot->chunk.crc32c)
 		return -EBADMSG;
-	n = hf_file_write_at(slot->file->file, bytes, slot->chunk.bytes, slot->chunk.chunk * COPY_CHUNK_BYTES);
+	n = copy_store_write(
+		slot->file->stored, slot->file->file, bytes, slot->chunk.bytes, slot->chunk.chunk * COPY_CHUNK_BYTES);
 	if (n < 0)
 		return (int)n;
 	return n == (ssize_t)slot->chunk.bytes ? 0 : -ENOSPC;
+}
+
+static void take_chunk(struct session_file *file, uint64_t chunk, uint32_t bytes)
+{
+	struct session *session = file->session;
+
+	file->stored->have[chunk / 8] |= (uint8_t)(1u << chunk % 8);
+	file->dirty = true;
+	session->receipt.new_bytes += bytes;
+	if (note_have(session, file->stored, chunk) != 0)
+		session_fail(session, "the receiver has no memory left");
 }
 
 static void write_done(struct hf_work *work, int result)
@@ -330,11 +342,7 @@ static void write_done(struct hf_work *work, int result)
 		session_fail(session, "%s cannot be written: %s", session->store.part, strerror(-result));
 		return;
 	}
-	file->stored->have[chunk / 8] |= (uint8_t)(1u << chunk % 8);
-	file->dirty = true;
-	session->receipt.new_bytes += slot->chunk.bytes;
-	if (note_have(session, file->stored, chunk) != 0)
-		session_fail(session, "the receiver has no memory left");
+	take_chunk(file, chunk, slot->chunk.bytes);
 	session_send_number(session, COPY_TAKEN, slot->chunk.slot);
 	hash_on(file);
 }
@@ -363,6 +371,25 @@ void intake_chunk(struct session *session, const struct copy_chunk *chunk)
 		.session = session, .file = file, .chunk = *chunk, .work = {.run = run_write, .done = write_done}};
 	file->writing++;
 	session_work(session, session->receiver->disk, &slot->work);
+}
+
+/* It is a hole already: the file was made so, and chunks that are not there were not written. */
+void intake_hole(struct session *session, const struct copy_have *hole)
+{
+	struct session_file *file = find_file(session, hole->file);
+
+	if (file == NULL || !file->stored->sparse || hole->end > copy_chunks(file->stored->bytes)) {
+		session_fail(session, "the sender sends a hole out of turn; the versions of both ends differ");
+		return;
+	}
+	for (uint64_t i = hole->begin; i < hole->end; i++) {
+		if (copy_stored_has(file->stored, i) || is_being_written(session, file, i)) {
+			session_fail(session, "the sender sends a hole out of turn; the versions of both ends differ");
+			return;
+		}
+		take_chunk(file, i, copy_chunk_bytes(file->stored->bytes, i));
+	}
+	hash_on(file);
 }
 
 void intake_end(struct session *session, const struct copy_end *end)

@@ -22,6 +22,7 @@ static const struct field ring_fields[] = {
 static const struct field file_fields[] = {
 	FIELD_ANY(struct copy_file, file),
 	FIELD_MAX(struct copy_file, entry, COPY_ENTRIES - 1),
+	FIELD_MAX(struct copy_file, sparse, 1),
 	FIELD_MAX(struct copy_file, mode, 07777),
 	FIELD_MAX(struct copy_file, bytes, FILE_BYTES_MOST),
 	FIELD_ANY(struct copy_file, mtime_ns),
@@ -73,6 +74,7 @@ static const struct fields layouts[COPY_KINDS] = {
 	[COPY_FAIL] = FIELDS(fail_fields),
 	[COPY_PACK] = FIELDS(pack_fields),
 	[COPY_PACKED] = FIELDS(number_fields),
+	[COPY_HOLE] = FIELDS(have_fields),
 };
 
 uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_MESSAGE_BYTES])
@@ -188,7 +190,7 @@ bool copy_message_read(const void *at, size_t bytes, struct copy_message *messag
 	if (message->kind == COPY_BEGIN)
 		return name_is_good(message->begin.name, message->begin.name_bytes) &&
 		       strchr(message->begin.name, '/') == NULL;
-	if (message->kind == COPY_HAVE)
+	if (message->kind == COPY_HAVE || message->kind == COPY_HOLE)
 		return message->have.begin < message->have.end;
 	if (message->kind == COPY_FILE)
 		return file_is_good(&message->file);

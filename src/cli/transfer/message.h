@@ -10,6 +10,7 @@
  *          <------------------------------------- HAVE: chunks that its journal has; READY: send the others
  *   a WRITE into a free slot, then CHUNK --------->
  *          <------------------------------------- TAKEN: the slot is free again
+ *   HOLE: chunks of zeros, of a sparse file ------>
  *   END: the hash -------------------------------->
  *          <------------------------------------- VERIFIED: it was read there with that hash, and is on disk
  *   FINISH --------------------------------------->
@@ -23,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "cli/digest.h"
 
@@ -51,6 +53,7 @@ enum copy_kind {
 	COPY_FAIL,
 	COPY_PACK,
 	COPY_PACKED,
+	COPY_HOLE,
 	COPY_KINDS
 };
 
@@ -70,6 +73,7 @@ enum copy_entry { COPY_REGULAR, COPY_DIRECTORY, COPY_LINK, COPY_ENTRIES };
 struct copy_file {
 	uint32_t file;                   /* by which the others call it; counted from 0 */
 	uint8_t entry;                   /* enum copy_entry */
+	uint8_t sparse;                  /* blocks of zeros stay holes */
 	uint32_t mode;                   /* as of chmod(2) */
 	uint64_t bytes, mtime_ns, inode; /* another one of these: another file */
 	uint16_t name_bytes;
@@ -106,7 +110,7 @@ struct copy_message {
 		struct copy_begin begin;
 		struct copy_ring ring;
 		struct copy_file file;
-		struct copy_have have;
+		struct copy_have have;     /* HAVE, HOLE */
 		struct copy_number number; /* READY, TAKEN, VERIFIED; of PACKED, FINISH: how many files */
 		struct copy_chunk chunk;
 		struct copy_pack_sent pack;
@@ -128,6 +132,10 @@ bool copy_name_is_own(const char *name);
  * its beginning, and no more of them than directories above it (R-T29). */
 bool copy_link_stays(const char *name, const char *target);
 
+static inline bool copy_is_zeros(const uint8_t *at, size_t bytes) /* at least one */
+{
+	return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
+}
 /* Of a whole file: a directory and an empty file have none. */
 static inline uint64_t copy_chunks(uint64_t bytes)
 {

@@ -157,6 +157,7 @@ static int read_chunk(struct slot *slot)
 		return (int)n;
 	file->changed = file->changed || n != (ssize_t)slot->bytes;
 	digest_add(file->digest, at, slot->bytes);
+	slot->zeros = file->source->sparse && slot->bytes > 0 && copy_is_zeros(at, slot->bytes);
 	slot->crc32c = crc32c(0, at, slot->bytes);
 	return 0;
 }
@@ -232,8 +233,14 @@ static void read_done(struct hf_work *work, int result)
 	if (slot->chunk + 1 >= file->chunks)
 		move_reading(file, READING_READ);
 	if (sender->phase == COPY_MOVING && slot->bytes > 0 && !receiver_has(file, slot->chunk)) {
-		slot_write(slot);
-		return;
+		if (!slot->zeros) {
+			slot_write(slot);
+			return;
+		}
+		sender->sent_bytes += slot->bytes;
+		sender_send(
+			sender, &(struct copy_message){.kind = COPY_HOLE,
+					.have = {.file = file->number, .begin = slot->chunk, .end = slot->chunk + 1}});
 	}
 	slot_move(slot, SLOT_FREE);
 	file->slots--;

@@ -339,6 +339,8 @@ static void take(struct session *session, const struct copy_message *message)
 		intake_chunk(session, &message->chunk);
 	} else if (live && message->kind == COPY_PACK) {
 		intake_pack(session, &message->pack);
+	} else if (live && message->kind == COPY_HOLE) {
+		intake_hole(session, &message->have);
 	} else if (live && message->kind == COPY_END) {
 		intake_end(session, &message->end);
 	} else if (live && message->kind == COPY_FINISH) {

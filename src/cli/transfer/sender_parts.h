@@ -37,6 +37,7 @@ struct slot {
 	struct reading *file; /* NULL: a pack */
 	uint64_t chunk;
 	uint32_t bytes, crc32c;
+	bool zeros; /* of a sparse file */
 	struct {
 		uint32_t number, files;
 		uint64_t bytes;                       /* of their content */

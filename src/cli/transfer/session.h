@@ -136,6 +136,7 @@ void session_work_done(struct session *session); /* first in each done() */
 void intake_file(struct session *session, const struct copy_file *file);
 void intake_chunk(struct session *session, const struct copy_chunk *chunk);
 void intake_pack(struct session *session, const struct copy_pack_sent *pack);
+void intake_hole(struct session *session, const struct copy_have *hole);
 void intake_end(struct session *session, const struct copy_end *end);
 void intake_commit(struct session *session, uint64_t now_ns); /* when it is due */
 bool intake_is_journaled(const struct session *session);      /* or that is not possible any more */

@@ -106,9 +106,10 @@ static int add(const struct tree_file *found, void *context)
 	file = &source->files[source->count];
 	*file = (struct copy_source_file){.path = strdup(found->path),
 		.entry = entry_of(found->kind),
+		.sparse = found->sparse,
 		.mode = found->mode,
 		.bytes = found->kind == TREE_FILE ? found->bytes : 0,
-		.mtime_ns = found->kind == TREE_FILE ? found->mtime_ns : 0, /* what is in it changes a directory's */
+		.mtime_ns = found->mtime_ns,
 		.inode = found->inode,
 		.target = found->kind == TREE_LINK ? strdup(target) : NULL};
 	if (file->path == NULL || (found->kind == TREE_LINK && file->target == NULL)) {
@@ -234,6 +235,7 @@ void copy_source_describe(const struct copy_source *source, uint32_t number, str
 
 	*file = (struct copy_file){.file = number,
 		.entry = (uint8_t)at->entry,
+		.sparse = at->sparse,
 		.mode = at->mode,
 		.bytes = at->bytes,
 		.mtime_ns = at->mtime_ns,

@@ -12,6 +12,7 @@ struct copy_source {
 		char *path;       /* to open it */
 		const char *name; /* within path; of the root: "" */
 		enum copy_entry entry;
+		bool sparse;
 		uint32_t mode;
 		uint64_t bytes, mtime_ns, inode;
 		char *target; /* of a link; else NULL */

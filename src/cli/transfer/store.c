@@ -16,6 +16,7 @@
 #define JOURNAL_BYTES_MOST (1ll << 30)
 #define STORED_LEAST       64u
 #define NS_A_SECOND        1000000000u
+#define HOLE_BYTES         4096u
 
 /* ---- what is known ---- */
 
@@ -81,6 +82,7 @@ static struct copy_stored *add(struct copy_store *store, const struct copy_file 
 		.number = store->count,
 		.entry = (enum copy_entry)file->entry,
 		.recorded = recorded,
+		.sparse = file->sparse != 0,
 		.mode = file->mode,
 		.bytes = file->bytes,
 		.mtime_ns = file->mtime_ns,
@@ -119,6 +121,7 @@ struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_
 	*record_out = false;
 	if (stored != NULL && is_same(stored, file)) {
 		stored->mode = file->mode;
+		stored->sparse = file->sparse != 0;
 		return stored;
 	}
 	if (stored != NULL)
@@ -162,6 +165,7 @@ void copy_store_describe(const struct copy_stored *stored, struct copy_file *fil
 {
 	*file = (struct copy_file){.file = stored->number,
 		.entry = (uint8_t)stored->entry,
+		.sparse = stored->sparse,
 		.mode = stored->mode,
 		.bytes = stored->bytes,
 		.mtime_ns = stored->mtime_ns,
@@ -384,6 +388,8 @@ static int note_stray(const struct tree_file *found, void *context)
 
 	if (stored != NULL && stored->named)
 		return 0;
+	if (found->kind == TREE_DIRECTORY)
+		(void)chmod(found->path, S_IRWXU); /* to remove what is in it */
 	stray = malloc(sizeof(*stray) + path_bytes);
 	if (stray == NULL)
 		return -ENOMEM;
@@ -427,6 +433,14 @@ static int clear_place(const struct copy_store *store, const char *path, mode_t 
 	return failed ? failed : hf_dir_remove(store->env, path);
 }
 
+static bool has_some(const struct copy_stored *stored)
+{
+	for (uint64_t i = 0; i < copy_chunks(stored->bytes) / 8 + 1; i++)
+		if (stored->have[i] != 0)
+			return true;
+	return false;
+}
+
 /* Not through a link that lies there instead: it may lead anywhere. */
 static int open_regular(struct copy_store *store, const struct copy_stored *stored, const char *path,
 	struct hf_file **file_out, bool *intact_out)
@@ -443,9 +457,29 @@ static int open_regular(struct copy_store *store, const struct copy_stored *stor
 	if (there && chmod(path, S_IRUSR | S_IWUSR) != 0)
 		return -errno;
 	failed = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE, file_out);
-	if (!failed && !*intact_out)
-		failed = hf_file_resize(*file_out, stored->bytes);
-	return failed;
+	if (!failed && !(*intact_out && has_some(stored))) /* all of it is a hole then */
+		failed = hf_file_resize(*file_out, 0);
+	return failed ? failed : hf_file_resize(*file_out, stored->bytes);
+}
+
+ssize_t copy_store_write(
+	const struct copy_stored *stored, struct hf_file *file, const uint8_t *data, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	if (!stored->sparse)
+		return hf_file_write_at(file, data, bytes, offset);
+	while (done < bytes) {
+		size_t length = bytes - done < HOLE_BYTES ? bytes - done : HOLE_BYTES;
+		ssize_t n = (ssize_t)length;
+
+		if (!copy_is_zeros(data + done, length))
+			n = hf_file_write_at(file, data + done, length, offset + done);
+		if (n != (ssize_t)length)
+			return n;
+		done += length;
+	}
+	return (ssize_t)bytes;
 }
 
 static int open_directory(const struct copy_store *store, const struct copy_stored *stored, const char *path)
@@ -495,19 +529,21 @@ int copy_store_settle(const struct copy_store *store, const struct copy_stored *
 	const struct timespec time = {
 		.tv_sec = (time_t)(stored->mtime_ns / NS_A_SECOND), .tv_nsec = (long)(stored->mtime_ns % NS_A_SECOND)};
 	const struct timespec times[2] = {time, time};
+	/* No file that runs as another user, whoever sends it. */
+	const mode_t kept = stored->entry == COPY_DIRECTORY ? S_ISGID | S_ISVTX | 0777 : 0777;
 	char path[COPY_PATH_BYTES];
 	int failed = path_of(store, stored, path, error);
 
 	if (failed)
 		return failed;
-	if (chmod(path, (mode_t)stored->mode & 0777) != 0 || utimensat(AT_FDCWD, path, times, 0) != 0)
+	if (chmod(path, (mode_t)stored->mode & kept) != 0 || utimensat(AT_FDCWD, path, times, 0) != 0)
 		return hf_error_set(error, -errno, "cannot set mode and time of %s: %s", path, strerror(errno));
 	return 0;
 }
 
 /* Never over, nor through, something of an earlier copy. */
-static int put_content(const struct copy_store *store, const char *path, const struct copy_packed *entry,
-	struct digest *digest, void *memory)
+static int put_content(const struct copy_store *store, const struct copy_stored *stored, const char *path,
+	const struct copy_packed *entry, struct digest *digest, void *memory)
 {
 	const unsigned flags = HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_EXCLUSIVE;
 	ssize_t bytes = (ssize_t)entry->file.bytes, n;
@@ -522,12 +558,14 @@ static int put_content(const struct copy_store *store, const char *path, const s
 	}
 	if (failed)
 		return failed;
-	n = hf_file_write_at(file, entry->content, (size_t)bytes, 0);
+	n = copy_store_write(stored, file, entry->content, (size_t)bytes, 0);
 	if (n == bytes)
+		failed = hf_file_resize(file, entry->file.bytes);
+	if (n == bytes && !failed)
 		n = hf_file_read_at(file, memory, (size_t)bytes, 0);
 	hf_file_close(file);
-	if (n != bytes)
-		return n < 0 ? (int)n : -ENOSPC;
+	if (failed || n != bytes)
+		return failed ? failed : n < 0 ? (int)n : -ENOSPC;
 	digest_add(digest, memory, (size_t)bytes);
 	digest_finish(digest, sha256);
 	return strcmp(sha256, entry->sha256) == 0 ? 0 : -EBADMSG;
@@ -556,7 +594,7 @@ int copy_store_put(struct copy_store *store, const struct copy_packed *entry, st
 	failed = path_of(store, stored, path, error);
 	if (failed)
 		return failed;
-	failed = put_content(store, path, entry, digest, memory);
+	failed = put_content(store, stored, path, entry, digest, memory);
 	if (failed == -EBADMSG)
 		return hf_error_set(error, failed,
 			"%.100s arrived with another SHA-256 than it was sent with; send it again", entry->file.name);
@@ -572,21 +610,46 @@ int copy_store_sync(struct copy_store *store, struct hf_error *error)
 	return failed ? hf_error_set(error, failed, "%s cannot be synced: %s", store->part, strerror(-failed)) : 0;
 }
 
-static int sync_directories(const struct copy_store *store)
+/* Durably, but for one that its owner may not read. */
+static int settle_directory(
+	const struct copy_store *store, const struct copy_stored *stored, const char *path, struct hf_error *error)
 {
-	int failed = store->takes_packs ? hf_file_sync_all(store->journal) : hf_dir_sync(store->env, store->part);
+	int failed = copy_store_settle(store, stored, error);
 
-	list_for_each (at, &store->all) {
+	if (!failed)
+		failed = hf_dir_sync(store->env, path);
+	return failed == -EACCES ? 0 : failed;
+}
+
+/* Modes and times of directories, the inner ones first, and what is in them. That of the copy itself follows when it
+ * has its name: it could not be moved without a permission to write. */
+static int settle_directories(struct copy_store *store, struct hf_error *error)
+{
+	int failed = 0;
+
+	for (const struct list *at = store->all.prev; at != &store->all; at = at->prev) {
 		const struct copy_stored *stored = container_of(at, const struct copy_stored, link);
 		char path[COPY_PATH_BYTES];
 
-		if (failed || store->takes_packs || !stored->named || stored->entry != COPY_DIRECTORY)
+		if (failed || !stored->named || stored->entry != COPY_DIRECTORY)
 			continue;
-		failed = path_of(store, stored, path, NULL);
-		if (!failed)
+		failed = path_of(store, stored, path, error);
+		if (!failed && !store->takes_packs)
 			failed = hf_dir_sync(store->env, path);
+		if (!failed && stored->name[0] != '\0')
+			failed = store->takes_packs ? copy_store_settle(store, stored, error)
+						    : settle_directory(store, stored, path, error);
 	}
-	return failed;
+	return failed || !store->takes_packs ? failed : copy_store_sync(store, error);
+}
+
+static int give_name(struct copy_store *store, struct hf_error *error)
+{
+	const struct copy_stored *root = store->directory ? find(store, "") : NULL;
+	int failed = hf_file_rename(store->env, store->part, store->target);
+
+	(void)snprintf(store->part, sizeof(store->part), "%s", store->target);
+	return failed || root == NULL ? failed : settle_directory(store, root, store->target, error);
 }
 
 int copy_store_finish(struct copy_store *store, struct hf_error *error)
@@ -594,12 +657,12 @@ int copy_store_finish(struct copy_store *store, struct hf_error *error)
 	int failed = store->directory ? remove_below(store, store->part, false) : 0;
 
 	if (!failed && store->directory)
-		failed = sync_directories(store);
+		failed = settle_directories(store, error);
 	if (!failed && exists(store->target))
 		return hf_error_set(
 			error, -EEXIST, "%s was created meanwhile; move it away and send again", store->target);
 	if (!failed)
-		failed = hf_file_rename(store->env, store->part, store->target);
+		failed = give_name(store, error);
 	if (!failed)
 		failed = hf_file_remove(store->env, store->journal_path);
 	(void)hf_dir_remove(store->env, store->own); /* unless other copies are in it */

@@ -26,7 +26,8 @@ struct copy_stored {
 	uint32_t number;          /* in the journal */
 	enum copy_entry entry;
 	bool recorded; /* in the journal */
-	bool named;    /* by the sender, in this copy */
+	bool sparse;
+	bool named; /* by the sender, in this copy */
 	uint32_t mode;
 	uint64_t bytes, mtime_ns, inode;
 	uint8_t *have;      /* a bit a chunk */
@@ -70,6 +71,9 @@ static inline bool copy_stored_has(const struct copy_stored *stored, uint64_t ch
  * has that size already; otherwise the journal is wrong about it, and copy_store_renew follows. */
 int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
 	bool *intact_out, struct hf_error *error);
+/* Blocks. Writes into an opened file; where a sparse one gets zeros, it has a hole. The bytes, or -errno. */
+ssize_t copy_store_write(
+	const struct copy_stored *stored, struct hf_file *file, const uint8_t *data, size_t bytes, uint64_t offset);
 /* As new: nothing of it is there. A record of it has to be written. NULL: no memory, and `stored` is gone. */
 struct copy_stored *copy_store_renew(struct copy_store *store, struct copy_stored *stored);
 /* What a record of it says. */

@@ -257,11 +257,25 @@ static void what_a_file_has_is_found_behind_its_holes(void **state)
 	hf_file_close(file);
 }
 
+static void all_of_a_file_system_is_synced_or_refused(void **state)
+{
+	struct hf_file *file;
+	int expected;
+
+	(void)state;
+	assert_int_equal(hf_file_open(bed.env, in_bed("all"), HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
+	expected = hf_file_can_sync_all(file) ? 0 : -EOPNOTSUPP;
+	assert_int_equal(hf_file_write_at(file, "x", 1, 0), 1);
+	assert_int_equal(hf_file_sync_all(file), expected);
+	hf_file_close(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_BED(a_boot_and_a_file_are_told_from_others),
 		IN_BED(what_a_file_has_is_found_behind_its_holes),
+		IN_BED(all_of_a_file_system_is_synced_or_refused),
 		IN_BED(a_directory_lists_what_is_in_it_and_nothing_else),
 		IN_BED(a_directory_is_removed_when_it_is_empty),
 		IN_BED(names_that_do_not_fit_are_refused),
