@@ -22,11 +22,13 @@
 #define PLACE_BITS     16u          /* for the requests of an entry and their records */
 #define HELD_KEY_BYTES 20u          /* of one in a snapshot */
 #define HELD_BYTES     (256u << 20) /* of entries that wait for a snapshot, or for the server */
-#define TELL_NS        2000000u     /* from an entry to its DONE, at least */
-#define SKIP_NS        1000000000u  /* in which a SKIP is decided */
-#define PATH_BYTES     32u
-#define STAT_BYTES     512u
-#define LEAVE_NS       50000000u /* in which replies leave this process */
+/* Those that the leader has not cleared. It has ended before: its server may lag by as much as HELD_BYTES. */
+#define UNCLEARED_BYTES (2u * HELD_BYTES)
+#define TELL_NS         2000000u    /* from an entry to its DONE, at least */
+#define SKIP_NS         1000000000u /* in which a SKIP is decided */
+#define PATH_BYTES      32u
+#define STAT_BYTES      512u
+#define LEAVE_NS        50000000u /* in which replies leave this process */
 
 /* An entry that waits. Its gather lives until its replies are there, or it is dropped. */
 struct held {
@@ -130,8 +132,10 @@ static void hold(struct proxy *proxy, const struct held *head, const void *data)
 		return;
 	if (proxy->snapshot != NULL)
 		proxy_snapshot_abort(proxy);
-	else
+	else if (proxy_may_give(proxy))
 		proxy_fail(proxy, "the server is too slow: more than 256 MiB of entries wait");
+	else if (proxy->held.bytes - proxy->held_at > UNCLEARED_BYTES)
+		proxy_fail(proxy, "the leader's server is too slow: more than 512 MiB of entries wait for it");
 }
 
 bool proxy_is_held(const struct proxy *proxy)

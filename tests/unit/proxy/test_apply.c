@@ -238,6 +238,28 @@ static void entries_that_wait_for_a_leader_make_no_member_busy(void **state)
 	close_proxy();
 }
 
+/* The leader's server is slow, and the leader has not reached its own limit. */
+static void a_member_waits_longer_for_a_slow_leader_than_that_does_for_its_server(void **state)
+{
+	static uint8_t value[1u << 20];
+	struct resp_out entry = {0};
+	size_t record;
+
+	(void)state;
+	open_proxy();
+	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, 0);
+	record = proxy_entry_record(&entry, ENTRY_DROP);
+	resp_out_bulk(&entry, value, sizeof(value));
+	proxy_entry_record_end(&entry, record);
+	for (size_t bytes = 0; bytes <= SERVER_QUEUE_BYTES; bytes += entry.bytes)
+		apply(10, &entry, 0);
+	assert_string_equal(why, "");
+	apply_note(11, ENTRY_DONE, place_of(10));
+	assert_string_equal(why, "");
+	resp_out_free(&entry);
+	close_proxy();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +268,7 @@ int main(void)
 		cmocka_unit_test(a_write_that_is_skipped_is_known_as_such),
 		cmocka_unit_test(a_member_whose_server_has_executed_what_is_skipped_ends),
 		cmocka_unit_test(a_snapshot_has_the_entries_that_wait),
+		cmocka_unit_test(a_member_waits_longer_for_a_slow_leader_than_that_does_for_its_server),
 		cmocka_unit_test(entries_that_wait_for_a_leader_make_no_member_busy),
 	};
 
