@@ -103,6 +103,9 @@ struct hf_node_events {
 	/* The peer died or left; it is closed after the call. Its vqps are in error; hf_vqp_connect_num describes the
 	 * exception. */
 	void (*peer_down)(struct hf_peer *peer, void *context);
+	/* The peer's process has ended: it closed every control path, and refuses connections (R-G5). Its leases run
+	 * on, and nothing of it ends here: peer_down follows. Should a path come up again, the process lives. */
+	void (*peer_died)(struct hf_peer *peer, void *context);
 	/* The value of hf_peer_rail: after peer_up for each rail, and then at each change that lasts until the end of a
 	 * turn. Not called after peer_down. */
 	void (*peer_rail)(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause, void *context);
@@ -172,6 +175,9 @@ const char *hf_rail_cause_name(enum hf_rail_cause cause);                   /* "
 /* Whether a control path to the peer is up. The paths of a killed process end at once, the paths of a lost host
  * when heartbeats are missed. False proves nothing: the peer may run, and new paths to it may come up soon. */
 bool hf_peer_reached(const struct hf_peer *peer);
+
+/* Whether the process of the peer has ended: peer_died was called, and no path has come up since. */
+bool hf_peer_died(const struct hf_peer *peer);
 
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
 void hf_peer_set_context(struct hf_peer *peer, void *context);

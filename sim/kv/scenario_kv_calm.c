@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "kv/engine.h"
 #include "sim/device.h"
 #include "sim/disk.h"
 #include "sim/kv/kv.h"
@@ -22,6 +23,7 @@
 #define BEGIN_NS  (12 * NS_S)
 #define CALM_NS   (100 * NS_MS) /* at least, before the kill */
 #define AFTER_NS  (2 * LEASE_NS)
+#define NOTICE_NS (LEASE_NS / 4) /* silence alone would be noticed after half a lease */
 
 #define LONG_LEASE_NS (1 * NS_S)
 #define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
@@ -109,6 +111,15 @@ static void kill_one(struct kv_cluster *all, unsigned victim)
 	process_crash(all->nodes[victim].endpoint.process);
 }
 
+/* Whoever decides has proposed it, and all others have applied it (R-G5). */
+static bool is_suspected(const struct kv_cluster *all, unsigned victim)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && all->nodes[i].kv->cm.nodes[victim].suspicion == 0)
+			return false;
+	return true;
+}
+
 static void kill_in_calm(struct kv_cluster *all)
 {
 	struct world *world = all->world;
@@ -117,6 +128,10 @@ static void kill_in_calm(struct kv_cluster *all)
 	uint64_t killed_ns = world->now_ns, took_ns;
 
 	kill_one(all, victim);
+	world_run_until(world, killed_ns + NOTICE_NS);
+	if (!is_suspected(all, victim))
+		world_violate(world, "detection", "%s was killed, and is not suspected %.1f ms after that",
+			all->nodes[victim].endpoint.host.name, (double)NOTICE_NS / 1e6);
 	world_run_until(world, killed_ns + AFTER_NS);
 	for (unsigned i = 0; i < all->count; i++)
 		if (i != victim && all->nodes[i].written_ns < killed_ns + LEASE_NS)

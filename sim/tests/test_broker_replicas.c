@@ -242,6 +242,66 @@ static void who_begins_to_lead_at_a_tick_knows_the_isr(void **state)
 	run_until(have_all);
 }
 
+/* ---- the end of a process (R-G5) ---- */
+
+#define NOTICE_NS (200 * NS_MS) /* much less than a session, or than a replica may lag */
+
+static unsigned killed;
+
+static void kill_broker(unsigned broker)
+{
+	killed = broker;
+	process_crash(all.brokers[broker].process);
+}
+
+static unsigned another_than(unsigned a, unsigned b)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != a && i != b)
+			return i;
+	return BROKERS;
+}
+
+static const struct broker *decider(void)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != killed && broker_at(i)->quorum.leads)
+			return broker_at(i);
+	return NULL;
+}
+
+static void a_follower_whose_process_ended_leaves_the_isr_at_once(void **state)
+{
+	unsigned leader = leading();
+
+	(void)state;
+	run_until(have_all);
+	kill_broker(another_than(leader, leader));
+	world_run_until(&world, world.now_ns + NOTICE_NS);
+	assert_int_equal(known_at(leader)->isr.count, BROKERS - 1);
+	assert_int_equal(append(partition_at(leader)), KAFKA_NONE);
+	world_run_until(&world, world.now_ns + NOTICE_NS);
+	assert_int_equal(partition_at(leader)->hw, partition_log_end(partition_at(leader)->log));
+	assert_int_equal(known_at(leader)->isr.count, BROKERS - 1); /* it does not come in again */
+}
+
+/* A closed connection proves no end: until its lease is over it might lead. */
+static void the_session_of_a_process_that_ended_is_over_with_its_lease(void **state)
+{
+	uint64_t session_ns = broker_at(0)->config.session_ns, begin_ns;
+	unsigned other;
+
+	(void)state;
+	run_until(have_all);
+	kill_broker(leading());
+	other = another_than(killed, killed);
+	begin_ns = world.now_ns;
+	while (known_at(other)->leader == (int32_t)killed + 1 && world.now_ns < begin_ns + PATIENCE_NS)
+		world_run_until(&world, world.now_ns + NS_MS);
+	assert_non_null(decider());
+	assert_in_range(world.now_ns - begin_ns, session_ns * 6 / 8, session_ns - 1);
+}
+
 /* ---- grants ---- */
 
 #define LAST_TURN 0xffffu
@@ -521,6 +581,8 @@ int main(void)
 		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
 		REPLICAS_TEST(a_new_leader_cuts_what_has_an_epoch_that_no_leader_had),
 		REPLICAS_TEST(who_begins_to_lead_at_a_tick_knows_the_isr),
+		REPLICAS_TEST(a_follower_whose_process_ended_leaves_the_isr_at_once),
+		REPLICAS_TEST(the_session_of_a_process_that_ended_is_over_with_its_lease),
 		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),

@@ -10,12 +10,13 @@
 #define PAUSE_NS   (1 * NS_S)   /* that between two tries without an answer grows to this */
 #define SOON_NS    (10 * NS_MS) /* less than the shortest one */
 #define RAILS      2u
+#define DEATH_NS   (60 * NS_MS) /* less than heartbeats take */
 
 struct node {
 	struct control *control;
 	struct hf_loop *loop;
 	struct secret secret;
-	unsigned ups, downs, paths;
+	unsigned ups, downs, paths, deaths;
 };
 
 static void on_up(struct control_peer *peer, void *context)
@@ -34,6 +35,14 @@ static void on_down(struct control_peer *peer, void *context)
 	node->downs++;
 }
 
+static void on_died(struct control_peer *peer, void *context)
+{
+	struct node *node = context;
+
+	assert_true(control_peer_died(peer));
+	node->deaths++;
+}
+
 static void on_path(struct control_peer *peer, unsigned endpoint, bool up, void *context)
 {
 	struct node *node = context;
@@ -47,7 +56,8 @@ static void on_message(struct control_peer *peer, const void *data, uint32_t byt
 	(void)peer, (void)data, (void)bytes, (void)context;
 }
 
-static const struct control_events events = {.up = on_up, .down = on_down, .path = on_path, .message = on_message};
+static const struct control_events events = {
+	.up = on_up, .down = on_down, .path = on_path, .message = on_message, .died = on_died};
 
 static void node_open(struct fixture *f, unsigned i, unsigned rails, struct node *node)
 {
@@ -77,6 +87,7 @@ static void node_close(struct node *node)
 {
 	control_close(node->control);
 	hf_loop_destroy(node->loop);
+	*node = (struct node){0};
 }
 
 /* Whoever has the core for a moment finds that much time has passed, and what the other one said in it. That was not
@@ -169,11 +180,96 @@ static void another_node_at_an_address_of_a_peer_costs_that_path_only(void **sta
 	fixture_close(&f);
 }
 
+/* The second process. */
+static void stop_second(struct process *process, void *context)
+{
+	struct node *nodes = context;
+
+	if (nodes[1].loop != NULL && strcmp(process->name, "b") == 0)
+		node_close(&nodes[1]);
+}
+
+static const struct program second_program = {.name = "node", .start = fixture_start, .stop = stop_second};
+
+static void two_nodes_meet(struct fixture *f, uint64_t seed, unsigned dialer, struct node nodes[2])
+{
+	struct hf_addr there = fixture_addr(dialer == 0 ? "10.0.0.2:18500" : "10.0.0.1:18500");
+	struct control_peer *peer;
+
+	memset(nodes, 0, 2 * sizeof(*nodes));
+	fixture_open(f, seed, &second_program, nodes);
+	for (unsigned i = 0; i < 2; i++)
+		node_open(f, i, RAILS, &nodes[i]);
+	assert_int_equal(control_connect(nodes[dialer].control, &there, 1, NULL, &peer), 0);
+	fixture_run(f, PAUSE_NS);
+	assert_int_equal(nodes[0].paths, RAILS);
+}
+
+/* R-G5: by either side, within milliseconds, long before a time-out. */
+static void the_death_of_a_process_is_noticed_at_once(void **state)
+{
+	struct node nodes[2];
+	struct fixture f;
+
+	(void)state;
+	for (unsigned dialer = 0; dialer < 2; dialer++) {
+		two_nodes_meet(&f, 10 + dialer, dialer, nodes);
+		process_crash(f.processes[1]);
+		fixture_run(&f, DEATH_NS);
+		assert_int_equal(nodes[0].deaths, 1);
+		assert_int_equal(nodes[0].downs, 0);
+		node_close(&nodes[0]);
+		fixture_close(&f);
+	}
+}
+
+static void a_process_that_stands_still_has_not_died(void **state)
+{
+	struct node nodes[2];
+	struct fixture f;
+
+	(void)state;
+	two_nodes_meet(&f, 12, 0, nodes);
+	process_pause(f.processes[1], false);
+	fixture_run(&f, 3 * NS_S);
+	assert_int_equal(nodes[0].paths, 0);
+	assert_int_equal(nodes[0].deaths, 0);
+	process_resume(f.processes[1]);
+	fixture_run(&f, PAUSE_NS);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(nodes[i].deaths, 0);
+		node_close(&nodes[i]);
+	}
+	fixture_close(&f);
+}
+
+/* Every stream is reset by what lies between: the listeners answer. */
+static void streams_that_are_reset_are_no_death(void **state)
+{
+	struct node nodes[2];
+	struct fixture f;
+
+	(void)state;
+	two_nodes_meet(&f, 13, 0, nodes);
+	assert_int_equal(network_reset_streams(&f.network, f.ports[0], f.ports[1]), RAILS);
+	fixture_run(&f, PAUSE_NS);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(nodes[i].paths, RAILS);
+		assert_int_equal(nodes[i].deaths, 0);
+		assert_int_equal(nodes[i].downs, 0);
+		node_close(&nodes[i]);
+	}
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(processes_that_seldom_get_a_core_meet_nevertheless),
 		cmocka_unit_test(a_peer_that_answers_late_is_reached_on_all_rails_at_once),
+		cmocka_unit_test(the_death_of_a_process_is_noticed_at_once),
+		cmocka_unit_test(a_process_that_stands_still_has_not_died),
+		cmocka_unit_test(streams_that_are_reset_are_no_death),
 		cmocka_unit_test(another_node_at_an_address_of_a_peer_costs_that_path_only),
 	};
 

@@ -312,16 +312,25 @@ static int start_replica(struct hf_kv *kv, struct hf_error *error)
 
 int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 {
+	int rc;
+
 	kv->council.lease_ns = kv->config.lease_ns;
 	kv->council.suspect_ns = kv->config.suspect_ns;
 	kv->council.cold_wait_ns = kv->config.cold_wait_ns;
 	kv->council.followed_ns = kv->council.wait_ns = hf_loop_now_ns(kv->loop);
 	kv->council.look_ns = UINT64_MAX;
+	kv->council.listener = (struct hf_node_listener){.events = {.peer_died = kv_council_peer_died}, .context = kv};
+	rc = hf_node_listen(kv->node, &kv->council.listener, error);
+	if (rc != 0)
+		return rc;
+	kv->council.listening = true;
 	return start_replica(kv, error);
 }
 
 void kv_council_close(struct hf_kv *kv)
 {
+	if (kv->council.listening)
+		hf_node_unlisten(kv->node, &kv->council.listener);
 	hf_smr_stop(kv->council.smr);
 	kv->council.smr = NULL;
 }

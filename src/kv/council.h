@@ -38,6 +38,7 @@ struct council_report {
 	uint64_t incarnation, epoch;
 	uint32_t note;
 	bool heard, returned; /* returned: it has sent an ASK since it is suspected */
+	bool died;            /* the end of its process was noticed, and no ASK of another one came (R-G5) */
 	uint64_t durable;     /* the end of its log */
 	struct told told;     /* the last report of its process that was a member, while others report in its place */
 	uint64_t complete;    /* the join for which its store is complete; 0: it is not */
@@ -64,6 +65,8 @@ enum council_leave {
 };
 
 struct council {
+	struct hf_node_listener listener;
+	bool listening;
 	struct hf_smr *smr;
 	bool smr_lost; /* with a device: another replica takes its place */
 	bool silent;   /* its disk hangs, and the others can exclude it */

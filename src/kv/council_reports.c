@@ -12,12 +12,50 @@ bool kv_council_is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
 	const struct council_report *report = &kv->council.reports[node];
 
+	if (report->died)
+		return false;
 	return report->heard && now_ns - hf_loop_gaps_ns(kv->loop) < report->heard_ns + kv->council.suspect_ns;
 }
 
 bool kv_council_hears(const struct hf_kv *kv, unsigned node)
 {
 	return node == kv->view.self || kv_council_is_fresh(kv, node, hf_loop_now_ns(kv->loop));
+}
+
+static bool is_at(const struct hf_kv *kv, unsigned node, const struct hf_peer *peer)
+{
+	const struct hf_kv_member *member = &kv->config.members[node];
+
+	for (unsigned i = 0; i < member->control_count; i++)
+		if (hf_peer_find(kv->node, &member->control[i]) == peer)
+			return true;
+	return false;
+}
+
+void kv_council_peer_died(struct hf_peer *peer, void *context)
+{
+	struct hf_kv *kv = context;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != kv->view.self && is_at(kv, i, peer)) {
+			kv->council.reports[i].died = true;
+			kv->council.look_ns = 0;
+			kv_council_hurry(kv);
+		}
+}
+
+/* What the process said before its end may be read after it. */
+static bool is_reached(const struct hf_kv *kv, unsigned node)
+{
+	const struct hf_kv_member *member = &kv->config.members[node];
+
+	for (unsigned i = 0; i < member->control_count; i++) {
+		const struct hf_peer *peer = hf_peer_find(kv->node, &member->control[i]);
+
+		if (peer != NULL && hf_peer_reached(peer))
+			return true;
+	}
+	return false;
 }
 
 static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
@@ -104,6 +142,9 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	}
 	if (message->value_bytes != ASK_BYTES)
 		return false;
+	if (report->died && !is_reached(kv, from))
+		return true;
+	report->died = false;
 	if (report->epoch != message->epoch || report->note != message->note)
 		council->look_ns = 0; /* it may be admitted now, or promoted */
 	if (!kv_council_is_fresh(kv, from, hf_loop_now_ns(kv->loop)))

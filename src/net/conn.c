@@ -124,11 +124,25 @@ static void conn_refused(struct conn *conn, const struct frame *frame)
 	conn_close(conn);
 }
 
-static void conn_broken(struct framed *framed, const char *reason)
+/* A stream that the other end has closed, or a connection that it refuses, may be the death of its process (R-G5). */
+static void conn_note_death(struct conn *conn, int error)
+{
+	struct control_peer *peer = conn->peer;
+
+	if (peer == NULL || peer->paths[conn->endpoint] != conn)
+		return;
+	if (conn->state == CONN_PATH && (error == 0 || error == -ECONNRESET || error == -EPIPE))
+		control_peer_path_closed(peer, conn->endpoint);
+	else if (conn->state == CONN_HELLO && error == -ECONNREFUSED)
+		control_peer_path_refused(peer, conn->endpoint);
+}
+
+static void conn_broken(struct framed *framed, int error, const char *reason)
 {
 	struct conn *conn = conn_of(framed);
 	char text[HF_ADDR_TEXT];
 
+	conn_note_death(conn, error);
 	/* A stream that ends is no fault of the other end; garbage is. */
 	if (conn_is_stranger(conn) && frame_is_tls(conn->framed.in, conn->framed.in_bytes)) {
 		conn_refuse(conn, REFUSAL_TLS);

@@ -72,6 +72,7 @@ void control_peer_path_up(struct control_peer *peer, unsigned endpoint)
 
 	session_path_up(&peer->session, endpoint, hf_loop_now_ns(control->loop));
 	peer->dial[endpoint].wait_ns = 0;
+	peer->died = false;
 	log_debug("control: peer %s: path %s is up", peer->name, control->endpoints[endpoint].label);
 	if (!peer->told) {
 		peer->told = true;
@@ -93,6 +94,25 @@ void control_peer_path_lost(struct control_peer *peer, unsigned endpoint)
 	control->events.path(peer, endpoint, false, control->context);
 	control_peer_pump(peer);
 	control_later(control);
+}
+
+void control_peer_path_closed(struct control_peer *peer, unsigned endpoint)
+{
+	session_path_closed(&peer->session, endpoint, hf_loop_now_ns(peer->control->loop));
+}
+
+void control_peer_path_refused(struct control_peer *peer, unsigned endpoint)
+{
+	struct control *control = peer->control;
+
+	session_path_refused(&peer->session, endpoint);
+	if (peer->gone || peer->died || !session_has_died(&peer->session))
+		return;
+	peer->died = true;
+	log_warn("control: the process of peer %s has ended: it closed its connections and accepts none; restart it",
+		peer->name);
+	if (control->events.died != NULL)
+		control->events.died(peer, control->context);
 }
 
 static void peer_forget_acknowledged(struct control_peer *peer)
@@ -324,8 +344,9 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 		peer_ask(peer, now_ns);
 	if (!peer->known)
 		return;
-	for (unsigned i = 0; peer->dials && i < peer->control->endpoint_count; i++)
-		peer_dial(peer, i, now_ns);
+	for (unsigned i = 0; i < peer->control->endpoint_count; i++)
+		if (peer->dials || session_probes(&peer->session, i))
+			peer_dial(peer, i, now_ns);
 	session_tick(&peer->session, now_ns, hf_loop_gaps_ns(peer->control->loop), &actions);
 	heartbeat.ack = peer->session.delivered;
 	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++) {
@@ -608,6 +629,11 @@ unsigned control_peer_addresses(const struct control_peer *peer, struct hf_addr 
 	for (unsigned i = 0; !peer->known && i < peer->bootstrap_count; i++)
 		addresses_out[n++] = peer->bootstrap[i];
 	return n;
+}
+
+bool control_peer_died(const struct control_peer *peer)
+{
+	return peer->died;
 }
 
 bool control_peer_ended(const struct control_peer *peer)

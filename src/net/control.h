@@ -44,6 +44,7 @@ struct control_events {
 	void (*down)(struct control_peer *peer, void *context);
 	void (*message)(struct control_peer *peer, const void *data, uint32_t bytes, void *context);
 	void (*path)(struct control_peer *peer, unsigned endpoint, bool up, void *context);
+	void (*died)(struct control_peer *peer, void *context); /* control_peer_died; NULL is legal */
 };
 
 int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,
@@ -83,6 +84,9 @@ void control_peer_fail(struct control_peer *peer, const char *why);
 /* In `down`: its process has let go of all that it had with this one before it was heard, since it said BYE, or another
  * incarnation answers. False: it may go on, and believe that it is connected. */
 bool control_peer_ended(const struct control_peer *peer);
+/* Its process has ended, as far as sockets tell (R-G5): it closed every path and refuses connections. `down` follows
+ * after dead_ns. False again when a path comes up. */
+bool control_peer_died(const struct control_peer *peer);
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);

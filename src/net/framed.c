@@ -22,25 +22,25 @@ static const char *framed_reason(const struct framed *framed, ssize_t rc)
 	return fault != NULL ? fault : strerror((int)-rc);
 }
 
-/* Writes what the stream takes; a reason when it broke. */
-static const char *framed_flush(struct framed *framed)
+/* Writes what the stream takes: 0, or -errno when it broke. */
+static ssize_t framed_flush(struct framed *framed)
 {
 	ssize_t n = stream_flush(framed->stream);
 
 	if (n < 0)
-		return framed_reason(framed, n);
+		return n;
 	while (framed->out_from < framed->out_to) {
 		n = stream_write(framed->stream, framed->out + framed->out_from, framed->out_to - framed->out_from);
 		if (n == -EAGAIN || n == -ENOTCONN) /* full, or still connecting */
 			break;
 		if (n <= 0)
-			return n == 0 ? "cannot write" : framed_reason(framed, n);
+			return n == 0 ? -EIO : n;
 		framed->out_from += (uint32_t)n;
 	}
 	if (framed->out_from == framed->out_to)
 		framed->out_from = framed->out_to = 0;
 	framed_want(framed);
-	return NULL;
+	return 0;
 }
 
 /* Hands up every whole frame; false when the stream is gone. */
@@ -55,7 +55,7 @@ static bool framed_deliver(struct framed *framed)
 			frame_decode(framed->in + at, framed->in_bytes - at, &frame, &bytes, &reason);
 
 		if (outcome == FRAME_BAD) {
-			framed->broken(framed, reason);
+			framed->broken(framed, -EPROTO, reason);
 			return false;
 		}
 		if (outcome == FRAME_MORE)
@@ -78,7 +78,7 @@ static bool framed_read(struct framed *framed)
 	if (n == -EAGAIN || n == -ENOTCONN)
 		return false;
 	if (n <= 0) {
-		framed->broken(framed, n == 0 ? "closed by the peer" : framed_reason(framed, n));
+		framed->broken(framed, (int)n, n == 0 ? "closed by the peer" : framed_reason(framed, n));
 		return false;
 	}
 	framed->in_bytes += (uint32_t)n;
@@ -101,10 +101,10 @@ static void framed_ready(struct hf_watch *watch, unsigned ready)
 	if (framed->muted)
 		return;
 	if (ready & HF_WRITABLE) {
-		const char *reason = framed_flush(framed);
+		ssize_t rc = framed_flush(framed);
 
-		if (reason != NULL) {
-			framed->broken(framed, reason);
+		if (rc != 0) {
+			framed->broken(framed, (int)rc, framed_reason(framed, rc));
 			return;
 		}
 		if (framed_has_room(framed))
@@ -158,6 +158,6 @@ void framed_send(struct framed *framed, const struct frame *frame)
 {
 	ensure(framed_has_room(framed));
 	framed->out_to += frame_encode(frame, framed->out + framed->out_to);
-	if (framed_flush(framed) != NULL)
+	if (framed_flush(framed) != 0)
 		framed_want(framed); /* the loop finds it broken and says so; not inside the caller's call */
 }

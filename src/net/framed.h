@@ -18,7 +18,8 @@ struct framed {
 	struct hf_watch watch;
 	void (*frame)(struct framed *framed, const struct frame *frame);
 	void (*room)(struct framed *framed); /* what had filled up has room again */
-	void (*broken)(struct framed *framed, const char *reason);
+	/* error: 0 when the other end closed the stream, -EPROTO for bytes that are no frames, else of the stream. */
+	void (*broken)(struct framed *framed, int error, const char *reason);
 	bool muted;
 	uint32_t in_bytes, out_from, out_to;
 	uint8_t in[FRAMED_IN_BYTES], out[FRAMED_OUT_BYTES];

@@ -80,6 +80,7 @@ struct control_peer {
 	bool told;  /* `up` was called */
 	bool gone;  /* `down` is due at the next turn */
 	bool ended; /* control_peer_ended */
+	bool died;  /* control_peer_died */
 	bool dials;
 	struct control_peer *twin; /* the other end of a loopback; NULL: it is another node */
 	char name[FRAME_NAME_BYTES];
@@ -150,6 +151,8 @@ void control_peer_gone(struct control_peer *peer);
 void control_peer_over(struct control_peer *peer); /* the same, and control_peer_ended */
 void control_peer_path_up(struct control_peer *peer, unsigned endpoint);
 void control_peer_path_lost(struct control_peer *peer, unsigned endpoint);
+void control_peer_path_closed(struct control_peer *peer, unsigned endpoint);  /* by the other end; it is lost next */
+void control_peer_path_refused(struct control_peer *peer, unsigned endpoint); /* connecting was */
 void control_peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
 void control_peer_pump(struct control_peer *peer);
 void control_soon(struct control *control); /* the timer fires in the next turn */

@@ -47,6 +47,36 @@ void session_path_lost(struct session *session, unsigned path, uint64_t now_ns)
 		session->alone_since_ns = now_ns;
 }
 
+void session_path_closed(struct session *session, unsigned path, uint64_t now_ns)
+{
+	session_path_lost(session, path, now_ns);
+	session->paths[path].closed = true;
+	session->paths[path].refused = false;
+}
+
+void session_path_refused(struct session *session, unsigned path)
+{
+	ensure(path < SESSION_PATHS_MAX);
+	session->paths[path].refused = session->paths[path].closed;
+}
+
+bool session_has_died(const struct session *session)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++) {
+		if (session->paths[i].closed && !session->paths[i].refused)
+			return false;
+		any |= session->paths[i].closed;
+	}
+	return any && session->active == SESSION_PATH_NONE;
+}
+
+bool session_probes(const struct session *session, unsigned path)
+{
+	return session->active == SESSION_PATH_NONE && session->paths[path].closed;
+}
+
 uint64_t session_queue(struct session *session)
 {
 	if (session->queued - session->acked >= SESSION_QUEUED_MAX)

@@ -6,6 +6,9 @@
  * duplicates. Every path carries heartbeats; a path that is silent for `misses` intervals is lost. What the
  * own loop did not attend to is no silence (R-G2): messages of that time are yet to be read.
  *
+ * The end of the other process closes its streams and its listeners. A stream alone may be closed for another reason,
+ * and a firewall refuses connections to a process that runs: both together are the death of the process (R-G5).
+ *
  * Invariants, checked by ensure() here and by the tests:
  *   NET-1  acked <= sent <= queued: acknowledged messages were sent, sent messages were queued.
  *   NET-2  Messages on a path begin at acked + 1 and have no gap, so a gap is an error of the peer.
@@ -22,6 +25,8 @@
 
 struct session_path {
 	bool up;
+	bool closed;              /* it was up, and the other side closed it; */
+	bool refused;             /* since then, the other side refuses the connection */
 	uint64_t heard_ns;        /* time of the peer's last message on it */
 	uint64_t heartbeat_at_ns; /* when ours is due */
 };
@@ -43,6 +48,13 @@ void session_init(struct session *session, uint64_t heartbeat_ns, unsigned misse
 
 void session_path_up(struct session *session, unsigned path, uint64_t now_ns);
 void session_path_lost(struct session *session, unsigned path, uint64_t now_ns);
+/* The same for a path that the other side closed. */
+void session_path_closed(struct session *session, unsigned path, uint64_t now_ns);
+void session_path_refused(struct session *session, unsigned path); /* connecting was tried there */
+/* The process of the other side has ended: no path is up, at least one was closed, and each of those is refused. */
+bool session_has_died(const struct session *session);
+/* Connecting there tells whether the process has ended. */
+bool session_probes(const struct session *session, unsigned path);
 
 /* Numbers a message; 0 when too many wait for their acknowledgement. The caller keeps it until it is <= acked. */
 uint64_t session_queue(struct session *session);

@@ -35,6 +35,13 @@ void listeners_peer_down(struct hf_peer *peer)
 			at->events.peer_down(peer, at->context);
 }
 
+void listeners_peer_died(struct hf_peer *peer)
+{
+	for (struct hf_node_listener *at = first(peer->node); at != NULL; at = next(peer->node))
+		if (at->events.peer_died != NULL)
+			at->events.peer_died(peer, at->context);
+}
+
 void listeners_peer_rail(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause)
 {
 	for (struct hf_node_listener *at = first(peer->node); at != NULL; at = next(peer->node))

@@ -7,6 +7,7 @@
 
 void listeners_peer_up(struct hf_peer *peer);
 void listeners_peer_down(struct hf_peer *peer);
+void listeners_peer_died(struct hf_peer *peer);
 void listeners_peer_rail(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause);
 void listeners_rail_changed(struct hf_node *node, unsigned rail, bool up);
 void listeners_device_died(struct hf_node *node, unsigned rail);

@@ -158,6 +158,15 @@ static void on_down(struct control_peer *control, void *context)
 	peer_free_memory(peer);
 }
 
+static void on_died(struct control_peer *control, void *context)
+{
+	struct hf_peer *peer = control_peer_context(control);
+
+	(void)context;
+	if (peer != NULL && peer->up)
+		listeners_peer_died(peer);
+}
+
 static void on_path(struct control_peer *control, unsigned endpoint, bool up, void *context)
 {
 	struct hf_node *node = context;
@@ -220,7 +229,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 }
 
 const struct control_events peer_control_events = {
-	.up = on_up, .down = on_down, .message = on_message, .path = on_path};
+	.up = on_up, .down = on_down, .message = on_message, .path = on_path, .died = on_died};
 
 /* ---- the application's calls ---- */
 

@@ -91,6 +91,11 @@ bool hf_peer_reached(const struct hf_peer *peer)
 	return false;
 }
 
+bool hf_peer_died(const struct hf_peer *peer)
+{
+	return peer->control != NULL && control_peer_died(peer->control);
+}
+
 /* The rail of some peer whose cause was not told; NULL: there is none. */
 static struct hf_peer *find_untold(struct hf_node *node, unsigned *rail_out)
 {

@@ -94,7 +94,7 @@ static void look_at(struct smr_link *link)
 		link->asked_ns = hf_loop_attended_ns(smr->loop);
 	else if (hf_loop_attended_ns(smr->loop) - link->asked_ns > smr->config.silent_ns)
 		smr_elect_silent(&link->elect);
-	if (!hf_peer_reached(link->peer)) /* most likely its process ended */
+	if (hf_peer_died(link->peer)) /* it has granted nothing that its successor must wait for (R-G5) */
 		smr_elect_silent(&link->elect);
 	for (uint32_t i = link->ends[SMR_BACK].head; i != link->ends[SMR_BACK].tail; i++)
 		out |= link->ends[SMR_BACK].wrs[i % SMR_WRS_MAX].type != SMR_WR_DURABLE;

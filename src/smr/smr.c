@@ -317,12 +317,24 @@ static void device_died(struct hf_node *node, unsigned rail, void *context)
 		"a device of this node died, and with it what it had acknowledged; start the replica again");
 }
 
+static void peer_died(struct hf_peer *peer, void *context)
+{
+	struct hf_smr *smr = context;
+
+	smr_for_links (link, smr)
+		if (link->peer == peer) {
+			smr->pulse_ns = hf_loop_now_ns(smr->loop);
+			hf_loop_set_timer(smr->loop, &smr->pulse, smr->pulse_ns);
+		}
+}
+
 static int open_channel(struct hf_smr *smr, struct hf_error *error)
 {
 	char name[HF_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "smr.%s", smr->name);
-	smr->listener = (struct hf_node_listener){.events = {.device_died = device_died}, .context = smr};
+	smr->listener = (struct hf_node_listener){
+		.events = {.device_died = device_died, .peer_died = peer_died}, .context = smr};
 	return hf_channel_register(smr->node, name, &smr_link_channel_events, smr, &smr->channel, error);
 }
 

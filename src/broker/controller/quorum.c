@@ -388,8 +388,10 @@ static void event(void *context, const struct hf_smr_event *happened)
 
 	if (happened->kind == HF_SMR_LEADING) {
 		quorum->leads = true;
-		for (unsigned i = 0; i < CONTROLLER_BROKERS_MAX; i++)
+		for (unsigned i = 0; i < CONTROLLER_BROKERS_MAX; i++) {
 			quorum->heard_ns[i] = hf_loop_attended_ns(quorum->broker->loop);
+			quorum->heard_boot_ns[i] = hf_env_boot_ns(quorum->broker->env);
+		}
 		memset(quorum->asked, 0, sizeof(quorum->asked));
 		log_info("broker: broker %d leads the controller", quorum_self(quorum));
 	} else if (happened->kind == HF_SMR_FOLLOWING) {
@@ -478,10 +480,12 @@ static void start_again(struct quorum *quorum)
 static void due(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct quorum *quorum = container_of(timer, struct quorum, timer);
+	uint64_t wait_ns = quorum->broker->config.heartbeat_ns, boot_ns = hf_env_boot_ns(quorum->broker->env);
+	uint64_t again_ns = UINT64_MAX;
 	struct kafka_quorum_message heartbeat = {.kind = QUORUM_HEARTBEAT,
 		.broker = quorum_self(quorum),
 		.incarnation = quorum->incarnation,
-		.sent_ns = (int64_t)hf_env_boot_ns(quorum->broker->env)};
+		.sent_ns = (int64_t)boot_ns};
 
 	if (quorum->failed)
 		start_again(quorum);
@@ -491,11 +495,41 @@ static void due(struct hf_timer *timer, uint64_t now_ns)
 		else if (quorum_leader(quorum) >= 0)
 			quorum_send(quorum, quorum_leader(quorum), &heartbeat);
 		if (quorum->leads)
-			quorum_sessions_judge(quorum);
+			again_ns = quorum_sessions_judge(quorum);
 		quorum_sessions_confirm(quorum);
 		send_first(quorum, now_ns);
 	}
-	hf_loop_set_timer(quorum->broker->loop, timer, now_ns + quorum->broker->config.heartbeat_ns);
+	if (again_ns < boot_ns + wait_ns)
+		wait_ns = again_ns > boot_ns ? again_ns - boot_ns : 1;
+	hf_loop_set_timer(quorum->broker->loop, timer, now_ns + wait_ns);
+}
+
+/* ---- the end of another process ---- */
+
+bool quorum_has_died(struct quorum *quorum, unsigned place)
+{
+	const struct broker_voter *voter = &quorum_voters(quorum)->at[place];
+
+	for (unsigned i = 0; quorum->died[place] && i < voter->address_count; i++) {
+		const struct hf_peer *peer = hf_peer_find(quorum->broker->node, &voter->addresses[i]);
+
+		if (peer != NULL && hf_peer_reached(peer))
+			quorum->died[place] = false;
+	}
+	return quorum->died[place];
+}
+
+static void peer_died(struct hf_peer *peer, void *context)
+{
+	struct quorum *quorum = context;
+
+	for (unsigned i = 0; i < quorum_voters(quorum)->count; i++) {
+		const struct broker_voter *voter = &quorum_voters(quorum)->at[i];
+
+		for (unsigned k = 0; voter->id != quorum_self(quorum) && k < voter->address_count; k++)
+			quorum->died[i] |= hf_peer_find(quorum->broker->node, &voter->addresses[k]) == peer;
+	}
+	hf_loop_set_timer(quorum->broker->loop, &quorum->timer, hf_loop_now_ns(quorum->broker->loop));
 }
 
 int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
@@ -510,6 +544,11 @@ int quorum_open(struct quorum *quorum, struct broker *broker, const struct quoru
 	rc = hf_channel_register(broker->node, CHANNEL, &events, quorum, &quorum->channel, error);
 	if (rc != 0)
 		return rc;
+	quorum->listener = (struct hf_node_listener){.events = {.peer_died = peer_died}, .context = quorum};
+	rc = hf_node_listen(broker->node, &quorum->listener, error);
+	if (rc != 0)
+		return rc;
+	quorum->listening = true;
 	register_anew(quorum);
 	rc = start_replica(quorum, error);
 	if (rc == 0)
@@ -524,6 +563,8 @@ void quorum_close(struct quorum *quorum)
 	if (quorum->broker == NULL)
 		return;
 	hf_loop_cancel_timer(quorum->broker->loop, &quorum->timer);
+	if (quorum->listening)
+		hf_node_unlisten(quorum->broker->node, &quorum->listener);
 	hf_smr_stop(quorum->smr);
 	hf_channel_close(quorum->channel);
 	while ((node = list_pop_front(&quorum->entries)) != NULL) {

@@ -59,8 +59,11 @@ struct quorum {
 	uint64_t sent_ns;        /* when it was sent; 0: not yet */
 	bool leads, failed;      /* the log; it cannot go on */
 	uint64_t lease_until_ns; /* by hf_env_boot_ns */
-	/* At the leader, by the place of the voter. */
-	uint64_t heard_ns[CONTROLLER_BROKERS_MAX];
+	struct hf_node_listener listener;
+	bool listening;
+	bool died[CONTROLLER_BROKERS_MAX]; /* by the place of the voter: quorum_has_died */
+	/* At the leader, likewise: when it was heard, in attended time and by hf_env_boot_ns. */
+	uint64_t heard_ns[CONTROLLER_BROKERS_MAX], heard_boot_ns[CONTROLLER_BROKERS_MAX];
 	struct quorum_heartbeat asked[CONTROLLER_BROKERS_MAX], granting[CONTROLLER_BROKERS_MAX];
 	struct hf_smr_call confirm;
 	bool confirming;
@@ -77,6 +80,8 @@ void quorum_close(struct quorum *quorum); /* proposals are dropped without a wor
 void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal);
 /* Whether this broker's session goes on, as far as it can know: it may lead. */
 bool quorum_has_lease(const struct quorum *quorum);
+/* The process of the broker at that place has ended (R-G5); false again when it, or the next one, is reached. */
+bool quorum_has_died(struct quorum *quorum, unsigned place);
 /* The broker that leads the log; -1: not known. */
 int32_t quorum_leader(const struct quorum *quorum);
 

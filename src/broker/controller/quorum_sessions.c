@@ -5,7 +5,14 @@
 #include "base/log.h"
 #include "broker/broker.h"
 
-#define LEASE_SHARE 8u /* of a session: a broker's lease ends so much sooner than its session at the leader */
+#define LEASE_SHARE 8u    /* of a session: a broker's lease ends so much sooner than its session at the leader */
+#define CLOCKS_PPM  1000u /* by which two clocks differ at most */
+#define MS_NS       1000000ull
+
+static uint64_t lease_ns(const struct quorum *quorum)
+{
+	return quorum->broker->config.session_ns - quorum->broker->config.session_ns / LEASE_SHARE;
+}
 
 bool quorum_has_lease(const struct quorum *quorum)
 {
@@ -14,8 +21,7 @@ bool quorum_has_lease(const struct quorum *quorum)
 
 void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns)
 {
-	uint64_t session_ns = quorum->broker->config.session_ns;
-	uint64_t until_ns = (uint64_t)sent_ns + session_ns - session_ns / LEASE_SHARE;
+	uint64_t until_ns = (uint64_t)sent_ns + lease_ns(quorum);
 
 	if (incarnation == quorum->incarnation && until_ns > quorum->lease_until_ns)
 		quorum->lease_until_ns = until_ns;
@@ -70,11 +76,12 @@ void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_
 	if (place < 0 || !quorum->leads)
 		return;
 	quorum->heard_ns[place] = hf_loop_attended_ns(quorum->broker->loop);
+	quorum->heard_boot_ns[place] = hf_env_boot_ns(quorum->broker->env);
 	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
 	quorum_sessions_confirm(quorum);
 }
 
-static void end_session(struct quorum *quorum, const struct controller_broker *broker)
+static void end_session(struct quorum *quorum, const struct controller_broker *broker, bool died)
 {
 	struct kafka_controller_command command;
 
@@ -82,25 +89,44 @@ static void end_session(struct quorum *quorum, const struct controller_broker *b
 	command.kind = CONTROLLER_END_SESSION;
 	command.target = broker->id;
 	command.target_incarnation = broker->incarnation;
-	log_warn("broker: no heartbeat of broker %d for %llu ms; its session ends", broker->id,
-		(unsigned long long)(quorum->broker->config.session_ns / 1000000));
+	if (died)
+		log_warn("broker: the process of broker %d has ended, and its lease is over; its session ends",
+			broker->id);
+	else
+		log_warn("broker: no heartbeat of broker %d for %llu ms; its session ends", broker->id,
+			(unsigned long long)(quorum->broker->config.session_ns / MS_NS));
 	quorum_submit(quorum, &command);
 }
 
-void quorum_sessions_judge(struct quorum *quorum)
+/* A closed connection proves no end, so the lease is waited for: it was asked for before the heartbeat was heard. */
+static uint64_t lease_over_ns(const struct quorum *quorum, unsigned place)
 {
-	uint64_t attended_ns = hf_loop_attended_ns(quorum->broker->loop);
+	uint64_t wait_ns = lease_ns(quorum) + lease_ns(quorum) * 2 * CLOCKS_PPM / 1000000 + MS_NS;
+
+	return quorum->heard_boot_ns[place] + wait_ns;
+}
+
+uint64_t quorum_sessions_judge(struct quorum *quorum)
+{
+	uint64_t attended_ns = hf_loop_attended_ns(quorum->broker->loop), again_ns = UINT64_MAX;
+	uint64_t boot_ns = hf_env_boot_ns(quorum->broker->env);
 	const struct broker_config *config = &quorum->broker->config;
 
 	for (unsigned i = 0; i < config->voters.count; i++) {
 		const struct controller_broker *broker =
 			controller_broker(&quorum->broker->controller, config->voters.at[i].id);
+		bool died = broker != NULL && broker->alive && quorum_has_died(quorum, i);
+		uint64_t over_ns = lease_over_ns(quorum, i);
 
-		if (broker == NULL || !broker->alive)
+		if (broker == NULL || !broker->alive) {
 			quorum->heard_ns[i] = attended_ns;
-		else if (attended_ns > quorum->heard_ns[i] + config->session_ns) {
-			end_session(quorum, broker);
+		} else if ((died && boot_ns > over_ns) || attended_ns > quorum->heard_ns[i] + config->session_ns) {
+			end_session(quorum, broker, died && boot_ns > over_ns);
 			quorum->heard_ns[i] = attended_ns;
+			quorum->heard_boot_ns[i] = boot_ns;
+		} else if (died && over_ns < again_ns) {
+			again_ns = over_ns + 1;
 		}
 	}
+	return again_ns;
 }

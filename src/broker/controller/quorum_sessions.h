@@ -15,8 +15,9 @@ void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_
  * the read confirms that this is still the leader. */
 void quorum_sessions_confirm(struct quorum *quorum);
 /* At the leader: ends sessions of brokers without a heartbeat for a session. Time in which this process stood still
- * does not count. */
-void quorum_sessions_judge(struct quorum *quorum);
+ * does not count. The session of a process that has ended is over with its lease. Returns when to judge again, by
+ * hf_env_boot_ns; UINT64_MAX: at the next heartbeat. */
+uint64_t quorum_sessions_judge(struct quorum *quorum);
 /* At any broker: its heartbeat of `sent_ns` was acknowledged. */
 void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns);
 

@@ -135,6 +135,12 @@ static void resign(struct replica *replica, uint64_t now_ns)
 	propose(replica, &command, CONTROLLER_RESIGN, &replica->known.isr);
 }
 
+/* A process that has ended is waited for no longer: a follower has no lease (R-G5). */
+static bool has_died(const struct replica *replica, const struct push *push)
+{
+	return quorum_has_died(&broker_of(replica)->quorum, (unsigned)(push - replica->pushes));
+}
+
 /* A replica that has everything that was ever readable, and what there was when this leader began, may come in. */
 static void consider(struct replica *replica, uint64_t now_ns)
 {
@@ -151,7 +157,7 @@ static void consider(struct replica *replica, uint64_t now_ns)
 		if (is_self(replica, i))
 			continue;
 		if (!controller_set_has(&isr, id) && push->state == PUSH_READY && push->acked >= partition->hw &&
-			push->acked >= partition->epoch_start) {
+			push->acked >= partition->epoch_start && !has_died(replica, push)) {
 			isr.at[isr.count++] = id;
 			replica->replication->counters.isr_expands++;
 			wanted = true;
@@ -163,8 +169,9 @@ static void consider(struct replica *replica, uint64_t now_ns)
 
 static bool is_behind(const struct replica *replica, const struct push *push, uint64_t now_ns)
 {
-	return push->failed || now_ns - hf_loop_gaps_ns(broker_of(replica)->loop) >=
-				       push->caught_up_ns + broker_of(replica)->config.lag_ns;
+	return push->failed || has_died(replica, push) ||
+	       now_ns - hf_loop_gaps_ns(broker_of(replica)->loop) >=
+		       push->caught_up_ns + broker_of(replica)->config.lag_ns;
 }
 
 static void drop_laggards(struct replica *replica, uint64_t now_ns)

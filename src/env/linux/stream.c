@@ -1,7 +1,8 @@
 /* Streams: TCP and sockets with a path, never blocking, small writes sent at once (TCP_NODELAY).
  *
- * A connect that fails before it returns (loopback refuses at once) is reported like one that fails later: by the
- * first read or write. The descriptor of such a stream is ready at once, because a socket that is not connected is.
+ * A connect that fails before it returns (loopback refuses at once) is reported like one that fails later: by each
+ * read and write. The kernel reports it to the first one only, which may be of a layer that has no use for it.
+ * The descriptor of such a stream is ready at once, because a socket that is not connected is.
  *
  * A peer whose host has vanished ends an accepted stream by keep-alive, after the times of Redis. */
 #include "env/linux/linux.h"
@@ -26,7 +27,7 @@
 
 struct linux_stream {
 	struct linux_io io;
-	int connect_error;         /* not reported yet */
+	int connect_error;         /* by every read and write */
 	bool keeps;                /* SO_ZEROCOPY is set */
 	uint32_t kept, first_kept; /* calls of writev_kept: how many, and the first that is not over */
 	uint64_t over;             /* bit per call from that one on */
@@ -37,17 +38,19 @@ static struct linux_stream *stream_of(struct hf_io *io)
 	return container_of(io, struct linux_stream, io.io);
 }
 
-static int take_connect_error(struct hf_io *io)
+/* What recv or send answered. */
+static ssize_t outcome(struct hf_io *io, ssize_t moved)
 {
-	int error = stream_of(io)->connect_error;
+	ssize_t rc = moved < 0 ? -errno : moved;
 
-	stream_of(io)->connect_error = 0;
-	return error;
+	if (rc == -ECONNREFUSED)
+		stream_of(io)->connect_error = (int)rc;
+	return rc;
 }
 
 static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 {
-	int error = take_connect_error(io);
+	int error = stream_of(io)->connect_error;
 	ssize_t got;
 
 	if (error != 0)
@@ -55,13 +58,13 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 	do
 		got = recv(io_fd(io), data, bytes, 0);
 	while (got < 0 && errno == EINTR);
-	return got < 0 ? -errno : got;
+	return outcome(io, got);
 }
 
 static ssize_t write_pieces(struct hf_io *io, const struct iovec *pieces, unsigned n, int flags)
 {
 	struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n}; /* only read */
-	int error = take_connect_error(io);
+	int error = stream_of(io)->connect_error;
 	ssize_t sent;
 
 	if (error != 0)
@@ -69,7 +72,7 @@ static ssize_t write_pieces(struct hf_io *io, const struct iovec *pieces, unsign
 	do
 		sent = sendmsg(io_fd(io), &message, MSG_NOSIGNAL | flags);
 	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : sent;
+	return outcome(io, sent);
 }
 
 static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)

@@ -1,10 +1,12 @@
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -205,6 +207,48 @@ static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
 	assert_true(actions.dead);
 }
 
+/* R-G5: neither the closed streams of a process nor a refused connection alone are its death. */
+static void a_process_has_died_when_its_streams_are_closed_and_connections_refused(void **state)
+{
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	assert_false(session_has_died(&session));
+	session_path_refused(&session, 0); /* it was never there */
+	assert_false(session_has_died(&session));
+	for (unsigned i = 0; i < 3; i++)
+		session_path_up(&session, i, 0);
+	session_path_lost(&session, 2, 0); /* a rail that was cut says nothing */
+	session_path_refused(&session, 2);
+	session_path_closed(&session, 0, 0);
+	session_path_refused(&session, 0);
+	assert_false(session_probes(&session, 0));
+	assert_false(session_has_died(&session)); /* there is a path */
+	session_path_closed(&session, 1, 0);
+	assert_true(session_probes(&session, 1));
+	assert_false(session_probes(&session, 2));
+	assert_false(session_has_died(&session)); /* all are closed, and it may answer on the second */
+	session_path_refused(&session, 1);
+	assert_true(session_has_died(&session));
+	session_path_up(&session, 1, 0);
+	assert_false(session_has_died(&session));
+	session_path_closed(&session, 1, 0);
+	assert_false(session_has_died(&session)); /* what was refused before does not count */
+}
+
+static void refused_without_a_closed_stream_is_no_death(void **state)
+{
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	session_path_lost(&session, 0, 0);
+	session_path_refused(&session, 0); /* as a firewall does */
+	assert_false(session_has_died(&session));
+}
+
 /* The heartbeats of that time wait to be read: they are judged at the next tick. */
 static void nobody_is_silent_while_this_process_does_not_run(void **state)
 {
@@ -243,7 +287,7 @@ static void a_peer_that_acknowledges_nothing_stops_the_queue(void **state)
 struct side {
 	struct control *control;
 	struct control_peer *peer;
-	unsigned ups, downs, paths, received;
+	unsigned ups, downs, paths, received, deaths;
 	uint64_t next;
 	struct frame_endpoint endpoints[3];
 	char name[8];
@@ -271,6 +315,14 @@ static void on_down(struct control_peer *peer, void *context)
 	side->downs++;
 }
 
+static void on_died(struct control_peer *peer, void *context)
+{
+	struct side *side = context;
+
+	(void)peer;
+	side->deaths++;
+}
+
 static void on_message(struct control_peer *peer, const void *data, uint32_t bytes, void *context)
 {
 	struct side *side = context;
@@ -292,11 +344,26 @@ static void on_path(struct control_peer *peer, unsigned endpoint, bool up, void 
 	side->paths = up ? side->paths | 1u << endpoint : side->paths & ~(1u << endpoint);
 }
 
-static const struct control_events events = {.up = on_up, .down = on_down, .message = on_message, .path = on_path};
+static const struct control_events events = {
+	.up = on_up, .down = on_down, .message = on_message, .path = on_path, .died = on_died};
 
 /* Of sides that are opened from now on. */
 static uint64_t heartbeat_ns = 20 * MS, dead_ns = 5000 * MS;
 static unsigned endpoints = 3;
+
+/* The same in a child of this process. */
+static struct hf_addr side_address(unsigned number, unsigned endpoint)
+{
+	static unsigned process;
+	char text[HF_ADDR_TEXT];
+	struct hf_addr address;
+
+	process = process == 0 ? (unsigned)getpid() : process;
+	snprintf(text, sizeof(text), "127.%u.%u.%u:18600", 96 + (process >> 8) % 64, process & 0xff,
+		1 + number * 3 + endpoint);
+	assert_int_equal(hf_addr_parse(text, &address), 0);
+	return address;
+}
 
 static void side_open(
 	struct channel *channel, struct side *side, const char *name, unsigned number, uint64_t incarnation)
@@ -312,12 +379,8 @@ static void side_open(
 	struct hf_error error = {0};
 
 	for (unsigned i = 0; i < 3; i++) {
-		char text[HF_ADDR_TEXT];
-
 		snprintf(side->endpoints[i].label, sizeof(side->endpoints[i].label), "%s", labels[i]);
-		snprintf(text, sizeof(text), "127.%u.%u.%u:18600", 96 + ((unsigned)getpid() >> 8) % 64,
-			(unsigned)getpid() & 0xff, 1 + number * 3 + i);
-		assert_int_equal(hf_addr_parse(text, &side->endpoints[i].addr), 0);
+		side->endpoints[i].addr = side_address(number, i);
 	}
 	if (control_open(channel->loop, &config, &events, side, &side->control, &error) != 0)
 		fail_msg("%s", error.text);
@@ -515,6 +578,54 @@ static void a_restarted_peer_is_another_peer(void **state)
 	until(&channel, the_successor_is_up);
 	assert_int_equal(channel.b.received, 0); /* nothing of the old conversation reaches it */
 	channel_close(&channel);
+}
+
+static bool has_all_paths(const struct channel *channel)
+{
+	return channel->a.paths == 7;
+}
+
+static bool has_died(const struct channel *channel)
+{
+	return channel->a.deaths == 1;
+}
+
+static void open_and_connect(struct channel *channel, struct side *side, unsigned number, bool dials)
+{
+	struct hf_addr there = side_address(1 - number, 0);
+	struct control_peer *peer;
+
+	assert_int_equal(hf_loop_create(hf_env_host(), &channel->loop), 0);
+	side_open(channel, side, number == 0 ? "a" : "b", number, 11 + 11 * number);
+	if (dials)
+		assert_int_equal(control_connect(side->control, &there, 1, NULL, &peer), 0);
+}
+
+/* R-G5, by a real kernel: the process is killed that dialed, or the other one. */
+static void the_end_of_a_process_is_noticed(void **state)
+{
+	(void)state;
+	for (unsigned dialer = 0; dialer < 2; dialer++) {
+		struct channel channel = {0};
+		pid_t child;
+
+		(void)side_address(0, 0);
+		child = fork();
+		assert_true(child >= 0);
+		if (child == 0) {
+			open_and_connect(&channel, &channel.b, 1, dialer == 1);
+			for (;;)
+				hf_loop_turn(channel.loop, 5 * MS);
+		}
+		open_and_connect(&channel, &channel.a, 0, dialer == 0);
+		until(&channel, has_all_paths);
+		assert_int_equal(kill(child, SIGKILL), 0);
+		assert_int_equal(waitpid(child, NULL, 0), child);
+		until(&channel, has_died);
+		assert_int_equal(channel.a.downs, 0);
+		control_close(channel.a.control);
+		hf_loop_destroy(channel.loop);
+	}
 }
 
 /* As after a long cut, or when the BYE is lost: one side gives the other up, which knows nothing of that. */
@@ -754,6 +865,8 @@ int main(void)
 		cmocka_unit_test(each_message_is_delivered_once_and_in_order),
 		cmocka_unit_test(who_tells_of_less_than_was_said_before_has_forgotten_it),
 		cmocka_unit_test(a_silent_path_is_lost_and_a_peer_without_paths_is_dead),
+		cmocka_unit_test(a_process_has_died_when_its_streams_are_closed_and_connections_refused),
+		cmocka_unit_test(refused_without_a_closed_stream_is_no_death),
 		cmocka_unit_test(nobody_is_silent_while_this_process_does_not_run),
 		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
 		cmocka_unit_test(one_address_brings_up_every_path),
@@ -762,6 +875,7 @@ int main(void)
 		cmocka_unit_test(tens_of_thousands_of_messages_wait_for_a_path),
 		cmocka_unit_test(a_peer_for_whom_no_more_can_be_kept_goes_down),
 		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
+		cmocka_unit_test(the_end_of_a_process_is_noticed),
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_dials),
