@@ -1,10 +1,10 @@
 /* bench.h - the interface between the parts of holdfast-bench, the program behind `holdfast bench`.
  *
- * bench.c dispatches to the set of figures. `ground`: ground.c runs rounds and reports, measure.c measures
- * our devices between two processes, peer.c reads the output of UCX's own benchmark. `verbs`, `failover`: vqp.c runs,
- * report.h reports, nodes.h has two nodes to measure with, fleet.h those of all modes at once. `transfer`: transfer.h.
- * `kv`: kv_bed.h has the processes, kv_load.h the clients.
- * process.c starts processes, pins them and synchronizes them in shared memory. */
+ * bench.c dispatches to the set of figures. `ground`: ground.c runs rounds and reports, measure.c measures our
+ * devices between two processes, peer.c reads the output of UCX's own benchmark. `verbs`, `failover`: vqp.c runs,
+ * report.h reports, nodes.h has two nodes with vqps to measure with, fleet.h those of all modes at once.
+ * `transfer`: transfer.h. `kv`: kv_bed.h has the processes, kv_load.h the clients. bed.h is the test bed of all
+ * that have nodes. process.c starts processes, pins them and synchronizes them in shared memory. */
 #ifndef HOLDFAST_BENCH_H
 #define HOLDFAST_BENCH_H
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include <holdfast/config.h>
-#include <holdfast/fabric.h>
 
 #include "bench/broker_bench.h"
 #include "bench/files.h"
@@ -98,7 +97,6 @@ static json_t *median_row(const char *way, const struct broker_round *rounds, un
 static int run_way(struct broker_bench *bench, const char *way, const char *at, json_t *rows)
 {
 	struct broker_round results[ROUNDS_MAX];
-	char fabric[HF_NAME_BYTES];
 
 	for (unsigned i = 0; i < bench->rounds; i++) {
 		struct broker_task task = bench->task;
@@ -109,8 +107,7 @@ static int run_way(struct broker_bench *bench, const char *way, const char *at, 
 		task.generation = bench->generation++;
 		rc = at != NULL ? broker_bench_at_running(&task)
 				: bench_together(broker_bench_near_side, broker_bench_far_side, &task);
-		bench_fabric_name(fabric, bench_own_pid());
-		(void)hf_fabric_remove(fabric);
+		bed_clean();
 		if (rc != 0)
 			return EXIT_FOUND;
 		results[i] = task.round;

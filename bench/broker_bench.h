@@ -7,7 +7,7 @@
 #include <holdfast/consumer.h>
 #include <jansson.h>
 
-#include "bench/bench.h"
+#include "bench/bed.h"
 
 #define BROKER_BENCH_SMALL      100u /* bytes of a record, unless said */
 #define BROKER_BENCH_WARM       500u
@@ -56,11 +56,10 @@ struct broker_task {
 enum { TO_PRODUCE, TO_FETCH, TO_FETCH_LARGE, TO_END, TO_EVENTS, TO_ROLL, TOPICS };
 
 struct broker_side {
-	struct hf_loop *loop;
+	struct bed bed;
 	struct hf_node *node;
 	struct hf_producer *producer;
 	struct hf_consumer *consumer;
-	struct hf_error error;
 	char address[256];
 	char topics[TOPICS][64]; /* of this round */
 	unsigned told, failed;

@@ -23,7 +23,7 @@ int broker_bench_read_only(struct broker_side *side, unsigned topic, uint32_t by
 	int rc;
 
 	hf_consumer_close(side->consumer);
-	rc = hf_consumer_open(side->loop, side->node, &config, &side->consumer, &side->error);
+	rc = hf_consumer_open(side->bed.loop, side->node, &config, &side->consumer, &side->bed.error);
 	return rc == 0 ? hf_consumer_seek(side->consumer, side->topics[topic], 0, 0) : rc;
 }
 
@@ -32,7 +32,7 @@ static void turn(struct broker_side *side, bool each_time, uint64_t now_ns)
 {
 	if (!each_time && now_ns - side->turned_ns < TURN_NS)
 		return;
-	(void)hf_loop_turn(side->loop, 0);
+	(void)hf_loop_turn(side->bed.loop, 0);
 	side->turned_ns = now_ns;
 }
 
@@ -47,7 +47,7 @@ int broker_bench_next(struct broker_side *side, bool turns)
 		turn(side, turns, now_ns);
 		now_ns = broker_bench_now_ns();
 		if (now_ns > end_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "a record did not arrive");
+			return hf_error_set(&side->bed.error, -ETIMEDOUT, "a record did not arrive");
 	}
 	return n == 1 ? 0 : n;
 }
@@ -80,7 +80,7 @@ int broker_bench_measure_fetch(
 		rc = broker_bench_next(side, tcp);
 		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
 		if (!tcp && i % 64 == 0)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	if (rc == 0)
 		round->fetch = broker_bench_quantile_us(times, n, 0.5);
@@ -122,11 +122,11 @@ static int look_once(struct broker_side *side)
 
 	while (looks_of(side) == before) {
 		if (hf_consumer_poll(side->consumer, &message, 1) != 0)
-			return hf_error_set(&side->error, -EIO, "an empty fetch returned a record");
+			return hf_error_set(&side->bed.error, -EIO, "an empty fetch returned a record");
 		turn(side, false, now_ns);
 		now_ns = broker_bench_now_ns();
 		if (now_ns > end_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "an empty fetch did not end");
+			return hf_error_set(&side->bed.error, -ETIMEDOUT, "an empty fetch did not end");
 	}
 	return 0;
 }
@@ -142,7 +142,7 @@ static double looks_per_s(struct broker_side *side, bool turns)
 			if (hf_consumer_poll(side->consumer, &message, 1) != 0)
 				return 0;
 		if (turns)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	return (double)(looks_of(side) - first) * 1e9 / (double)(broker_bench_now_ns() - start_ns);
 }
@@ -162,13 +162,13 @@ int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct
 		rc = look_once(side);
 		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
 		if (i % POLLS == 0)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	if (rc != 0)
 		return rc;
 	round->empty = broker_bench_quantile_us(times, LOOKS, 0.5);
 	round->empty_rate = looks_per_s(side, true);
-	return round->empty_rate > 0 ? 0 : hf_error_set(&side->error, -EIO, "an empty fetch returned a record");
+	return round->empty_rate > 0 ? 0 : hf_error_set(&side->bed.error, -EIO, "an empty fetch returned a record");
 }
 
 /* The same, and records that were not read before, while the broker's process is stopped. */

@@ -63,7 +63,7 @@ static int take_events(struct broker_side *side, struct events *events)
 		struct event event;
 
 		if (messages[i].value_bytes != BROKER_BENCH_SMALL)
-			return hf_error_set(&side->error, -EIO, "another client writes into the topic");
+			return hf_error_set(&side->bed.error, -EIO, "another client writes into the topic");
 		memcpy(&event, messages[i].value, sizeof(event));
 		events->sums[event.of_burst != 0] += (double)(broker_bench_now_ns() - event.due_ns) / 1e3;
 		events->seen++;
@@ -87,9 +87,9 @@ int broker_bench_measure_events(struct broker_side *side, struct broker_round *r
 		rc = send_due(side, &events);
 		if (rc == 0)
 			rc = take_events(side, &events);
-		(void)hf_loop_turn(side->loop, 0);
+		(void)hf_loop_turn(side->bed.loop, 0);
 		if (rc == 0 && broker_bench_now_ns() > end_ns)
-			rc = hf_error_set(&side->error, -ETIMEDOUT, "an event did not arrive");
+			rc = hf_error_set(&side->bed.error, -ETIMEDOUT, "an event did not arrive");
 	}
 	if (rc == 0)
 		rc = broker_bench_wait_for_all(side);

@@ -41,11 +41,11 @@ int broker_bench_wait_for_all(struct broker_side *side)
 	uint64_t end_ns = broker_bench_now_ns() + BROKER_BENCH_LIMIT_NS;
 
 	while (hf_producer_pending(side->producer) > 0) {
-		(void)hf_loop_turn(side->loop, 0);
+		(void)hf_loop_turn(side->bed.loop, 0);
 		if (broker_bench_now_ns() > end_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "a record was not acknowledged");
+			return hf_error_set(&side->bed.error, -ETIMEDOUT, "a record was not acknowledged");
 	}
-	return side->failed == 0 ? 0 : hf_error_set(&side->error, -EIO, "a record was refused");
+	return side->failed == 0 ? 0 : hf_error_set(&side->bed.error, -EIO, "a record was refused");
 }
 
 static int send_and_wait(struct broker_side *side, unsigned topic)
@@ -97,7 +97,7 @@ static int measure_rate(struct broker_side *side, const uint8_t *values, uint32_
 		}
 		if (rc != 0 && rc != -EAGAIN)
 			return rc;
-		(void)hf_loop_turn(side->loop, 0);
+		(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	rc = broker_bench_wait_for_all(side);
 	*mb_s_out = (double)sent / ((double)(broker_bench_now_ns() - start_ns) / 1e3);

@@ -69,14 +69,14 @@ static int send_all(struct broker_side *side, struct rolls *rolls)
 		}
 		if (rc != 0 && rc != -EAGAIN)
 			return rc;
-		(void)hf_loop_turn(side->loop, 0);
+		(void)hf_loop_turn(side->bed.loop, 0);
 		now_ns = broker_bench_now_ns();
 		if (extents_of(side) != rolls->extents && rolls->count < ROLLS) {
 			rolls->extents = extents_of(side);
 			rolls->at_ns[rolls->count++] = now_ns;
 		}
 		if (now_ns - start_ns > BROKER_BENCH_LIMIT_NS)
-			return hf_error_set(&side->error, -ETIMEDOUT, "no extent was rolled");
+			return hf_error_set(&side->bed.error, -ETIMEDOUT, "no extent was rolled");
 	}
 	return broker_bench_wait_for_all(side);
 }
@@ -92,7 +92,7 @@ static int divide(struct broker_side *side, struct rolls *rolls)
 		uint32_t time = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 
 		if (record->failed)
-			return hf_error_set(&side->error, -EIO, "a record was refused");
+			return hf_error_set(&side->bed.error, -EIO, "a record was refused");
 		while (next < rolls->count && rolls->at_ns[next] + AROUND_NS < record->sent_ns)
 			next++;
 		if (next < rolls->count && rolls->at_ns[next] <= record->told_ns + AROUND_NS)
@@ -101,7 +101,7 @@ static int divide(struct broker_side *side, struct rolls *rolls)
 			rolls->others[rolls->others_count++] = time;
 	}
 	if (rolls->around_count == 0 || rolls->others_count == 0)
-		return hf_error_set(&side->error, -ENODATA, "there are no records around rolls, or no others");
+		return hf_error_set(&side->bed.error, -ENODATA, "there are no records around rolls, or no others");
 	return 0;
 }
 

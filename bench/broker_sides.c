@@ -8,7 +8,6 @@
 #include "bench/broker_bench.h"
 #include "cli/scratch.h"
 
-#define CONTROL          18700u
 #define PRODUCES         20000u
 #define PRODUCES_TCP     4000u
 #define ENDS             10000u
@@ -21,27 +20,18 @@ static const uint32_t sizes[BROKER_BENCH_SIZES] = {512, BROKER_BENCH_VALUE_MOST}
 
 /* ---- nodes ---- */
 
-static int open_node(struct broker_side *side, const struct broker_task *task, bool near, int near_pid)
+/* None, when records go over TCP. */
+static int open_node(struct broker_side *side, const struct broker_task *task)
 {
-	struct hf_node_config config = {.rail_count = 1, .policy = HF_POLICY_VARUNA};
-	char text[HF_ADDR_TEXT];
-	int rc = hf_loop_create(hf_env_host(), &side->loop);
+	bool near = side->bed.near;
+	struct hf_node_config config;
 
-	if (rc != 0 || strcmp(task->kind, "tcp") == 0)
-		return rc;
-	hf_loop_set_slack(side->loop, 1000);
-	snprintf(config.name, sizeof(config.name), "%s%u", near ? "near" : "far", task->generation);
-	if (strcmp(task->kind, "shm") == 0)
-		bench_fabric_name(config.fabric, near_pid);
-	snprintf(config.rails[0].name, HF_NAME_BYTES, "r0");
-	snprintf(config.rails[0].kind, HF_NAME_BYTES, "%s", task->kind);
-	snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 150 + ((unsigned)near_pid >> 8) % 50, (unsigned)near_pid & 0xff,
-		1 + near + 2 * (task->generation % 100), CONTROL);
-	if (hf_addr_parse(text, &config.rails[0].control) != 0)
-		return hf_error_set(&side->error, -EINVAL, "%s is no address", text);
-	config.rails[0].address = config.rails[0].control;
-	hf_addr_set_port(&config.rails[0].address, 0);
-	return hf_node_open(side->loop, &config, NULL, NULL, &side->node, &side->error);
+	if (strcmp(task->kind, "tcp") == 0)
+		return 0;
+	hf_loop_set_slack(side->bed.loop, 1000);
+	bed_configure(&side->bed, near ? "near" : "far", task->generation, task->kind, 1,
+		near + 2 * (task->generation % (BED_PLACES / 2)), &config);
+	return bed_node(&side->bed, &config, NULL, NULL, &side->node);
 }
 
 /* ---- the far side: the broker ---- */
@@ -65,8 +55,8 @@ static int open_broker(struct broker_side *side, const struct broker_task *task,
 		(struct broker_endpoints){.at = {{.name = "PLAINTEXT", .host = "127.0.0.1", .port = 0}}, .count = 1};
 	if ((size_t)snprintf(config.log_dirs, sizeof(config.log_dirs), "%s/logs", scratch->path) >=
 		sizeof(config.log_dirs))
-		return hf_error_set(&side->error, -ENAMETOOLONG, "%s is too long", scratch->path);
-	rc = broker_open(side->loop, side->node, &config, broker_out, &side->error);
+		return hf_error_set(&side->bed.error, -ENAMETOOLONG, "%s is too long", scratch->path);
+	rc = broker_open(side->bed.loop, side->node, &config, broker_out, &side->bed.error);
 	if (rc == 0)
 		snprintf(side->address, sizeof(side->address), "127.0.0.1:%u",
 			(*broker_out)->config.listeners.at[0].port);
@@ -79,25 +69,22 @@ int broker_bench_far_side(struct bench_meeting *meeting, void *context)
 	struct broker_side side = {0};
 	struct scratch scratch = {0};
 	struct broker *broker = NULL;
-	int pid = bench_own_pid(), near_pid = 0, rc;
+	int rc = bed_open(&side.bed, meeting, false);
 
-	if (!bench_swap(meeting, false, &pid, &near_pid, sizeof(pid)))
-		return -EPIPE;
-	rc = scratch_create(&scratch, LOG_MEMORY_BYTES, &side.error);
 	if (rc == 0)
-		rc = open_node(&side, task, false, near_pid);
+		rc = scratch_create(&scratch, LOG_MEMORY_BYTES, &side.bed.error);
+	if (rc == 0)
+		rc = open_node(&side, task);
 	if (rc == 0)
 		rc = open_broker(&side, task, &scratch, &broker);
 	if (rc == 0 && !bench_swap(meeting, false, side.address, side.address, sizeof(side.address)))
 		rc = -EPIPE;
-	while (rc == 0 && !bench_other_left(meeting, false))
-		(void)hf_loop_turn(side.loop, 1000000);
-	if (rc != 0)
-		fprintf(stderr, "holdfast bench: %s\n", side.error.text);
+	if (rc == 0)
+		bed_serve(&side.bed, 1000000);
+	else
+		fprintf(stderr, "holdfast bench: %s\n", side.bed.error.text);
 	broker_close(broker);
-	hf_node_close(side.node);
-	if (side.loop != NULL)
-		hf_loop_destroy(side.loop);
+	bed_close(&side.bed);
 	scratch_remove(&scratch);
 	return rc;
 }
@@ -123,7 +110,7 @@ static int open_producer(
 		.batch_records = batch_records};
 
 	hf_producer_close(side->producer);
-	return hf_producer_open(side->loop, side->node, &config, &side->producer, &side->error);
+	return hf_producer_open(side->bed.loop, side->node, &config, &side->producer, &side->bed.error);
 }
 
 static int measure_fetch(struct broker_side *side, struct broker_task *task, uint32_t *times, bool tcp)
@@ -173,12 +160,10 @@ static void close_client(struct broker_side *side, const struct broker_task *tas
 {
 	if (rc != 0)
 		fprintf(stderr, "holdfast bench: %s: %s\n", task->kind,
-			side->error.text[0] != '\0' ? side->error.text : strerror(-rc));
+			side->bed.error.text[0] != '\0' ? side->bed.error.text : strerror(-rc));
 	hf_producer_close(side->producer);
 	hf_consumer_close(side->consumer);
-	hf_node_close(side->node);
-	if (side->loop != NULL)
-		hf_loop_destroy(side->loop);
+	bed_close(&side->bed);
 }
 
 int broker_bench_near_side(struct bench_meeting *meeting, void *context)
@@ -186,12 +171,11 @@ int broker_bench_near_side(struct bench_meeting *meeting, void *context)
 	struct broker_task *task = context;
 	struct broker_side side = {0};
 	char mine[sizeof(side.address)] = "";
-	int pid = bench_own_pid(), far_pid, rc;
+	int rc = bed_open(&side.bed, meeting, true);
 
 	name_topics(&side, task);
-	if (!bench_swap(meeting, true, &pid, &far_pid, sizeof(pid)))
-		return -EPIPE;
-	rc = open_node(&side, task, true, pid);
+	if (rc == 0)
+		rc = open_node(&side, task);
 	if (rc == 0 && !bench_swap(meeting, true, mine, side.address, sizeof(mine)))
 		rc = -EPIPE;
 	if (rc == 0)
@@ -205,12 +189,12 @@ int broker_bench_near_side(struct bench_meeting *meeting, void *context)
 int broker_bench_at_running(struct broker_task *task)
 {
 	struct broker_side side = {0};
-	int rc = hf_loop_create(hf_env_host(), &side.loop);
+	int rc = bed_open_alone(&side.bed, bench_own_pid());
 
 	name_topics(&side, task);
 	snprintf(side.address, sizeof(side.address), "%s", task->at);
 	if (rc == 0 && task->node != NULL)
-		rc = hf_node_open(side.loop, task->node, NULL, NULL, &side.node, &side.error);
+		rc = bed_node(&side.bed, task->node, NULL, NULL, &side.node);
 	if (rc == 0)
 		rc = open_producer(&side, task, 1, HF_CODEC_NONE);
 	if (rc == 0)

@@ -60,7 +60,7 @@ uint64_t cut_step_ns(enum failover_cut kind)
 
 static uint64_t now_ns(const struct cuts *cuts)
 {
-	return hf_env_now_ns(cuts->nodes->env);
+	return hf_env_now_ns(cuts->nodes->bed.env);
 }
 
 /* ---- lists ---- */
@@ -406,7 +406,7 @@ static int cut_under_load(struct cuts *cuts)
 	uint32_t random;
 	int rc;
 
-	hf_env_entropy(cuts->nodes->env, &random, sizeof(random));
+	hf_env_entropy(cuts->nodes->bed.env, &random, sizeof(random));
 	if ((rc = start_lanes(cuts)) != 0)
 		return rc;
 	steady_ns = now_ns(cuts) + STEADY_MIN_NS + random % RANDOM_NS;

@@ -31,12 +31,12 @@ static void turn_others(struct bench_fleet *fleet, unsigned at, uint64_t now_ns)
 	fleet->others_due_ns = now_ns + OTHERS_NS;
 	for (unsigned i = 0; i < fleet->n; i++)
 		if (i != at && is_open(fleet, i))
-			hf_loop_turn(fleet->nodes[i].loop, 0);
+			hf_loop_turn(fleet->nodes[i].bed.loop, 0);
 }
 
 int bench_fleet_turn(struct bench_fleet *fleet, unsigned at, uint64_t now_ns)
 {
-	hf_loop_turn(fleet->nodes[at].loop, 0);
+	hf_loop_turn(fleet->nodes[at].bed.loop, 0);
 	turn_others(fleet, at, now_ns);
 	for (unsigned i = 0; i < fleet->n; i++)
 		if (fleet->nodes[i].broken || fleet->nodes[i].down > 0)
@@ -73,10 +73,10 @@ static void serve_turn(struct bench_fleet *fleet)
 	unsigned at = observe(&fleet->watch->in_use);
 
 	if (is_open(fleet, at)) {
-		hf_loop_turn(fleet->nodes[at].loop, SERVE_NS);
+		hf_loop_turn(fleet->nodes[at].bed.loop, SERVE_NS);
 		bench_nodes_bury(&fleet->nodes[at]);
 	}
-	turn_others(fleet, at, hf_env_now_ns(fleet->nodes[at].env));
+	turn_others(fleet, at, hf_env_now_ns(fleet->nodes[at].bed.env));
 }
 
 /* Until the near side has connected what was opened last. */
@@ -123,7 +123,7 @@ static int open_all(struct bench_fleet *fleet, bool near)
 			bench_fleet_use(fleet, i); /* a node that connects is served without delay */
 		rc = bench_nodes_open(&fleet->nodes[i], &fleet->setups[i], fleet->meeting, near);
 		if (rc != 0)
-			fleet->error = fleet->nodes[i].error;
+			fleet->error = fleet->nodes[i].bed.error;
 		else if (!near)
 			rc = serve_connecting(fleet);
 		else if (!bench_swap(fleet->meeting, true, &rc, &theirs, sizeof(rc)))
@@ -217,7 +217,7 @@ int bench_fleet_run(struct bench_fleet *fleet, int (*run)(struct bench_fleet *fl
 	rc = make_setups(fleet, env);
 	if (rc == 0) {
 		rc = bench_together(run_near, run_far, fleet);
-		bench_nodes_clean();
+		bed_clean();
 	}
 	if (fleet->setup.near_memory != NULL)
 		hf_mem_free(env, fleet->setup.near_memory);

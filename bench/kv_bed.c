@@ -1,5 +1,7 @@
 #include "bench/kv_bed.h"
 
+#include <holdfast/fabric.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,13 +53,13 @@ static int write_config(struct kv_bed *bed, unsigned i, const uint8_t net[2], co
 	struct kv_bed_process *member = &bed->members[i];
 	char text[CONFIG_BYTES], name[16];
 	int n = snprintf(text, sizeof(text),
-		"{\"name\": \"n%u\", \"fabric\": \"bench-kv-%d-%u-%u\", \"http\": \"127.%u.%u.%u:8080\",\n"
+		"{\"name\": \"n%u\", \"fabric\": \"%s\", \"http\": \"127.%u.%u.%u:8080\",\n"
 		" \"rails\": [{\"name\": \"r0\", \"kind\": \"shm\", \"control\": \"127.%u.%u.%u:18515\"}],\n"
 		" \"kv\": {\"listen\": \"127.%u.%u.%u:7600\", \"recovery\": \"%s\", \"unnoted\": %s, \"ordered\": %s, "
 		"\"store_mb\": %u, "
 		"\"log\": \"log-n%u\", \"medium\": \"memory\", \"members\": [\n",
-		i, (int)process_own_pid(), net[0], net[1], net[0], net[1], i + 1, net[0], net[1], i + 1, net[0], net[1],
-		i + 1, settings->recovery == NULL ? "heal" : settings->recovery, settings->unnoted ? "true" : "false",
+		i, bed->fabric, net[0], net[1], i + 1, net[0], net[1], i + 1, net[0], net[1], i + 1,
+		settings->recovery == NULL ? "heal" : settings->recovery, settings->unnoted ? "true" : "false",
 		settings->ordered ? "true" : "false", settings->store_mb == 0 ? STORE_MB : settings->store_mb, i);
 
 	for (unsigned k = 0; k < bed->count; k++)
@@ -119,6 +121,7 @@ int kv_bed_open(
 	uint8_t net[2];
 	int rc = open_bed(bed, loop, count, net, error);
 
+	(void)snprintf(bed->fabric, sizeof(bed->fabric), "bench-kv-%d-%u-%u", process_own_pid(), net[0], net[1]);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = write_config(bed, i, net, settings);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
@@ -180,6 +183,8 @@ void kv_bed_close(struct kv_bed *bed)
 {
 	for (unsigned i = 0; i < bed->count; i++)
 		kv_bed_kill(bed, i);
+	if (bed->fabric[0] != '\0')
+		(void)hf_fabric_remove(bed->fabric);
 	if (bed->loop != NULL)
 		scratch_remove(&bed->scratch);
 	*bed = (struct kv_bed){0};

@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_BENCH_KV_BED_H
 #define HOLDFAST_BENCH_KV_BED_H
 
+#include <holdfast/dev.h>
 #include <holdfast/loop.h>
 
 #include <jansson.h>
@@ -21,6 +22,7 @@ struct kv_bed_process {
 struct kv_bed {
 	struct hf_loop *loop;
 	struct scratch scratch;
+	char fabric[HF_NAME_BYTES]; /* of the members; empty: there is none */
 	unsigned count;
 	struct kv_bed_process members[KV_BED_MAX];
 };

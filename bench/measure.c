@@ -5,7 +5,7 @@
  *   bandwidth  near keeps WINDOW WRITEs in flight; far polls its device
  *
  * Memory of each: [0, bytes) to send from, [LANDING, LANDING + bytes) where the other writes. */
-#include "bench/bench.h"
+#include "bench/bed.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include <holdfast/dev.h>
-#include <holdfast/fabric.h>
 
 #include "base/order.h"
 
@@ -356,13 +355,11 @@ static int run_far(struct bench_meeting *meeting, void *job)
 int bench_measure(const struct bench_figure *figure, double *value_out, struct hf_error *error)
 {
 	struct job job = {.figure = figure, .error = error};
-	char fabric[HF_NAME_BYTES];
 	int rc;
 
 	error->text[0] = 0;
 	rc = bench_together(run_near, run_far, &job);
-	bench_fabric_name(fabric, bench_own_pid());
-	hf_fabric_remove(fabric);
+	bed_clean();
 	*value_out = job.value;
 	if (rc != 0 && error->text[0] == 0)
 		hf_error_set(error, rc, "%s could not be measured: %s", figure->name, strerror(-rc));

@@ -1,14 +1,11 @@
 #include "bench/nodes.h"
 
-#include <holdfast/fabric.h>
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SERVICE      "bench"
-#define CONTROL_PORT 7471u
 #define CONNECT_MAX  30000000000ull /* ns */
 #define CONNECT_TURN 64u            /* vqps a turn: on a busy machine a turn in vain costs a slice of others' time */
 #define QP_TIMEOUT   11u            /* 8 ms: a busy machine does not look like a cut */
@@ -37,46 +34,25 @@ const struct bench_mode *bench_mode_find(const char *name)
 	return NULL;
 }
 
-void bench_nodes_clean(void)
+static unsigned place_of(const struct bench_nodes *nodes, bool near)
 {
-	char name[HF_NAME_BYTES];
-
-	bench_fabric_name(name, bench_own_pid());
-	hf_fabric_remove(name);
+	return 2 * nodes->setup->number + (near ? 0 : 1);
 }
 
-static struct hf_addr address_of(const struct bench_nodes *nodes, int near_pid, bool near, unsigned rail, uint16_t port)
+static void configure(const struct bench_nodes *nodes, struct hf_node_config *config)
 {
-	char text[HF_ADDR_TEXT];
-	struct hf_addr address = {0};
+	const struct bench_setup *setup = nodes->setup;
 
-	snprintf(text, sizeof(text), "127.%d.%d.%u", 150 + near_pid / 250 % 50, 1 + near_pid % 250,
-		1 + 2 * BENCH_RAILS * nodes->setup->number + (near ? 0 : BENCH_RAILS) + rail);
-	hf_addr_parse(text, &address);
-	hf_addr_set_port(&address, port);
-	return address;
-}
-
-static void configure(const struct bench_nodes *nodes, int near_pid, struct hf_node_config *config)
-{
-	*config = (struct hf_node_config){.rail_count = BENCH_RAILS,
-		.policy = nodes->setup->mode->policy,
-		.evidence = nodes->setup->mode->evidence,
-		.failback_ns = nodes->setup->failback_ns,
-		.heartbeat_misses = nodes->setup->heartbeat_misses,
-		.budget_ns = nodes->setup->budget_ns,
-		.timeout = nodes->setup->timeout};
-	snprintf(config->name, sizeof(config->name), "%s%u", nodes->near ? "near" : "far", nodes->setup->number);
-	bench_fabric_name(config->fabric, near_pid);
-	for (unsigned i = 0; i < BENCH_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
-
-		rail->mtu = IBV_MTU_4096;
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "%s", nodes->setup->kind);
-		rail->address = address_of(nodes, near_pid, nodes->near, i, 0);
-		rail->control = address_of(nodes, near_pid, nodes->near, i, CONTROL_PORT);
-	}
+	bed_configure(&nodes->bed, nodes->bed.near ? "near" : "far", setup->number, setup->kind, BENCH_RAILS,
+		place_of(nodes, nodes->bed.near), config);
+	config->policy = setup->mode->policy;
+	config->evidence = setup->mode->evidence;
+	config->failback_ns = setup->failback_ns;
+	config->heartbeat_misses = setup->heartbeat_misses;
+	config->budget_ns = setup->budget_ns;
+	config->timeout = setup->timeout;
+	for (unsigned i = 0; i < BENCH_RAILS; i++)
+		config->rails[i].mtu = IBV_MTU_4096;
 }
 
 /* ---- vqps ---- */
@@ -203,82 +179,81 @@ static int connect_some(struct bench_nodes *nodes)
 	return rc;
 }
 
-static int connect_clients(struct bench_nodes *nodes, int near_pid)
+static int connect_clients(struct bench_nodes *nodes)
 {
-	uint64_t start_ns = hf_env_now_ns(nodes->env), end_ns = start_ns + CONNECT_MAX;
+	uint64_t start_ns = hf_env_now_ns(nodes->bed.env), end_ns = start_ns + CONNECT_MAX;
 	struct hf_addr addresses[BENCH_RAILS];
 	int rc;
 
 	for (unsigned i = 0; i < BENCH_RAILS; i++)
-		addresses[i] = address_of(nodes, near_pid, false, i, CONTROL_PORT);
-	rc = hf_peer_connect(nodes->node, addresses, BENCH_RAILS, &nodes->peer, &nodes->error);
+		addresses[i] = bed_address(&nodes->bed, place_of(nodes, false), i, BED_CONTROL);
+	rc = hf_peer_connect(nodes->node, addresses, BENCH_RAILS, &nodes->peer, &nodes->bed.error);
 	if (rc != 0)
 		return rc;
 	while (nodes->up < nodes->setup->clients) {
 		if ((rc = connect_some(nodes)) != 0)
-			return hf_error_set(&nodes->error, rc, "a vqp cannot be connected: %s", strerror(-rc));
-		hf_loop_turn(nodes->loop, 0);
-		if (nodes->broken || nodes->down > 0 || hf_env_now_ns(nodes->env) > end_ns)
-			return hf_error_set(&nodes->error, -ETIMEDOUT, "%u of %u vqps came up, then %s", nodes->up,
+			return hf_error_set(&nodes->bed.error, rc, "a vqp cannot be connected: %s", strerror(-rc));
+		hf_loop_turn(nodes->bed.loop, 0);
+		if (nodes->broken || nodes->down > 0 || hf_env_now_ns(nodes->bed.env) > end_ns)
+			return hf_error_set(&nodes->bed.error, -ETIMEDOUT, "%u of %u vqps came up, then %s", nodes->up,
 				nodes->setup->clients,
 				nodes->broken     ? "the other process was gone"
 				: nodes->down > 0 ? "one failed for good"
 						  : "the time was over");
 	}
-	nodes->connect_ns = hf_env_now_ns(nodes->env) - start_ns;
+	nodes->connect_ns = hf_env_now_ns(nodes->bed.env) - start_ns;
 	return 0;
 }
 
 /* ---- opening and closing ---- */
 
-static int open_node(struct bench_nodes *nodes, int near_pid)
+static int open_node(struct bench_nodes *nodes)
 {
 	const struct hf_node_events events = {.peer_down = on_peer_down};
 	uint64_t bytes = nodes->setup->clients * nodes->setup->client_bytes;
 	struct hf_node_config config;
-	void *memory = nodes->near ? nodes->setup->near_memory : nodes->setup->far_memory;
+	void *memory = nodes->bed.near ? nodes->setup->near_memory : nodes->setup->far_memory;
 	int rc;
 
-	configure(nodes, near_pid, &config);
+	configure(nodes, &config);
 	nodes->clients = calloc(nodes->setup->clients, sizeof(*nodes->clients));
 	if (nodes->clients == NULL)
 		return -ENOMEM;
-	if ((rc = hf_loop_create(nodes->env, &nodes->loop)) != 0 ||
-		(rc = hf_node_open(nodes->loop, &config, &events, nodes, &nodes->node, &nodes->error)) != 0)
+	if ((rc = bed_node(&nodes->bed, &config, &events, nodes, &nodes->node)) != 0)
 		return rc;
 	if (memory == NULL) {
-		if ((rc = hf_mem_alloc(nodes->env, bytes, &memory, &nodes->error)) != 0)
+		if ((rc = hf_mem_alloc(nodes->bed.env, bytes, &memory, &nodes->bed.error)) != 0)
 			return rc;
 		nodes->own_memory = memory;
 		memset(memory, 0, bytes);
 	}
 	nodes->memory = memory;
 	if ((rc = hf_vpd_alloc(nodes->node, &nodes->pd)) != 0 ||
-		(rc = hf_vmr_reg(nodes->pd, memory, bytes, ACCESS, &nodes->mr, &nodes->error)) != 0 ||
+		(rc = hf_vmr_reg(nodes->pd, memory, bytes, ACCESS, &nodes->mr, &nodes->bed.error)) != 0 ||
 		(rc = hf_vcq_create(nodes->node, 2 * nodes->setup->depth, NULL, &nodes->cq)) != 0)
 		return rc;
 	nodes->service = (struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = nodes};
-	return nodes->near ? 0 : hf_vqp_serve(nodes->node, &nodes->service);
+	return nodes->bed.near ? 0 : hf_vqp_serve(nodes->node, &nodes->service);
 }
 
 /* What one side tells the other. */
 struct card {
 	uint64_t addr;
 	uint32_t rkey;
-	int rc, pid;
+	int rc;
 };
 
 int bench_nodes_open(
 	struct bench_nodes *nodes, const struct bench_setup *setup, struct bench_meeting *meeting, bool near)
 {
-	struct card mine = {.pid = bench_own_pid()}, theirs;
-	int near_pid, rc;
+	struct card mine = {0}, theirs;
+	int rc;
 
-	*nodes = (struct bench_nodes){.setup = setup, .meeting = meeting, .near = near, .env = hf_env_host()};
-	if (!bench_swap(meeting, near, &mine, &theirs, sizeof(mine)))
-		return -EPIPE;
-	near_pid = near ? mine.pid : theirs.pid;
-	mine.rc = open_node(nodes, near_pid);
+	*nodes = (struct bench_nodes){.setup = setup};
+	rc = bed_open(&nodes->bed, meeting, near);
+	if (rc != 0)
+		return rc;
+	mine.rc = open_node(nodes);
 	if (mine.rc == 0)
 		mine = (struct card){.addr = (uintptr_t)nodes->memory, .rkey = nodes->mr->rkey};
 	if (!bench_swap(meeting, near, &mine, &theirs, sizeof(mine)))
@@ -288,7 +263,7 @@ int bench_nodes_open(
 		return rc;
 	nodes->far_addr = theirs.addr;
 	nodes->far_rkey = theirs.rkey;
-	return near ? connect_clients(nodes, near_pid) : 0;
+	return near ? connect_clients(nodes) : 0;
 }
 
 void bench_nodes_close(struct bench_nodes *nodes)
@@ -302,22 +277,21 @@ void bench_nodes_close(struct bench_nodes *nodes)
 		hf_vmr_dereg(nodes->mr);
 	if (nodes->pd != NULL)
 		hf_vpd_free(nodes->pd);
-	hf_node_close(nodes->node);
-	hf_loop_destroy(nodes->loop);
+	bed_close(&nodes->bed);
 	if (nodes->own_memory != NULL)
-		hf_mem_free(nodes->env, nodes->own_memory);
+		hf_mem_free(nodes->bed.env, nodes->own_memory);
 	free(nodes->clients);
 }
 
 void bench_nodes_serve(struct bench_nodes *nodes)
 {
-	while (!bench_other_left(nodes->meeting, nodes->near) && !nodes->broken)
-		hf_loop_turn(nodes->loop, SERVE_NS);
+	while (!bench_other_left(nodes->bed.meeting, nodes->bed.near) && !nodes->broken)
+		hf_loop_turn(nodes->bed.loop, SERVE_NS);
 }
 
 void bench_nodes_turn(struct bench_nodes *nodes)
 {
-	hf_loop_turn(nodes->loop, 0);
+	hf_loop_turn(nodes->bed.loop, 0);
 }
 
 /* ---- work ---- */

@@ -7,7 +7,7 @@
 
 #include <holdfast/vqp.h>
 
-#include "bench/bench.h"
+#include "bench/bed.h"
 
 #define BENCH_RAILS       2u
 #define BENCH_BATCH       64u /* wrs */
@@ -50,11 +50,9 @@ struct bench_client {
 
 struct bench_nodes {
 	const struct bench_setup *setup;
-	struct bench_meeting *meeting;
-	bool near, broken;
+	struct bed bed;
+	bool broken;
 	bool replaces; /* vqps that fail are replaced (bench_nodes_replace), and not counted as down */
-	struct hf_env *env;
-	struct hf_loop *loop;
 	struct hf_node *node;
 	struct hf_peer *peer;
 	struct hf_vpd *pd;
@@ -70,7 +68,6 @@ struct bench_nodes {
 	struct hf_vqp_service service;
 	uint64_t far_addr;
 	uint32_t far_rkey;
-	struct hf_error error;
 };
 
 /* Both sides call it, with the same setup; when it returns 0 at the near side all clients are up. */
@@ -86,8 +83,6 @@ void bench_nodes_bury(struct bench_nodes *nodes);
 void bench_nodes_serve(struct bench_nodes *nodes);
 /* A turn without sleep, with what is due in the background. */
 void bench_nodes_turn(struct bench_nodes *nodes);
-/* Removes what the two have left in the fabric; by the near side's process, at the end. */
-void bench_nodes_clean(void);
 
 enum bench_op { BENCH_WRITE, BENCH_CAS, BENCH_CAS_READS /* one CAS, then three READs, and so on */ };
 

@@ -68,7 +68,7 @@ static int take(struct bench_nodes *nodes, unsigned *left, uint64_t *first_ns)
 		if (wcs[i].status != IBV_WC_SUCCESS)
 			return -EIO;
 	if (n > 0 && *first_ns == 0)
-		*first_ns = hf_env_now_ns(nodes->env);
+		*first_ns = hf_env_now_ns(nodes->bed.env);
 	*left -= (unsigned)n;
 	return n;
 }
@@ -77,7 +77,7 @@ static int take(struct bench_nodes *nodes, unsigned *left, uint64_t *first_ns)
  * the first completion is kept. */
 static int post_and_take_all(struct bench_nodes *nodes, unsigned wrs, uint64_t *first_ns)
 {
-	uint64_t end_ns = hf_env_now_ns(nodes->env) + STALL_NS;
+	uint64_t end_ns = hf_env_now_ns(nodes->bed.env) + STALL_NS;
 	unsigned left = nodes->setup->clients, posted = 0, turns = 0;
 
 	*first_ns = 0;
@@ -91,7 +91,7 @@ static int post_and_take_all(struct bench_nodes *nodes, unsigned wrs, uint64_t *
 			return n;
 		if (++turns % TURN_EVERY == 0 || (n == 0 && posted == nodes->setup->clients))
 			bench_nodes_turn(nodes);
-		if (nodes->broken || nodes->down > 0 || hf_env_now_ns(nodes->env) > end_ns)
+		if (nodes->broken || nodes->down > 0 || hf_env_now_ns(nodes->bed.env) > end_ns)
 			return -ETIMEDOUT;
 	}
 	return 0;
@@ -110,16 +110,16 @@ static int fill_queues(struct bench_nodes *nodes)
 /* What is made in the background meanwhile (standby qps) is part of what a policy costs. */
 static int settle(struct bench_nodes *nodes)
 {
-	uint64_t end_ns = hf_env_now_ns(nodes->env) + SETTLE_NS;
+	uint64_t end_ns = hf_env_now_ns(nodes->bed.env) + SETTLE_NS;
 
-	while (!nodes->broken && hf_env_now_ns(nodes->env) < end_ns)
+	while (!nodes->broken && hf_env_now_ns(nodes->bed.env) < end_ns)
 		bench_nodes_turn(nodes);
 	return nodes->broken ? -EPIPE : 0;
 }
 
 static int cut_and_wait(struct bench_nodes *nodes, struct hf_dev *dev, double *first_us, double *all_us)
 {
-	uint64_t cut_ns = hf_env_now_ns(nodes->env), first_ns;
+	uint64_t cut_ns = hf_env_now_ns(nodes->bed.env), first_ns;
 	int rc;
 
 	hf_dev_set_link(dev, HF_LINK_BOTH, false);
@@ -127,7 +127,7 @@ static int cut_and_wait(struct bench_nodes *nodes, struct hf_dev *dev, double *f
 	if (rc != 0)
 		return rc;
 	*first_us = (double)(first_ns - cut_ns) / 1e3;
-	*all_us = (double)(hf_env_now_ns(nodes->env) - cut_ns) / 1e3;
+	*all_us = (double)(hf_env_now_ns(nodes->bed.env) - cut_ns) / 1e3;
 	return 0;
 }
 
@@ -142,12 +142,12 @@ static bool all_have_own_qps(const struct bench_nodes *nodes)
 /* Until all is as it was before the cut, but for the rail that traffic is on. */
 static int rest(struct bench_nodes *nodes)
 {
-	uint64_t now_ns = hf_env_now_ns(nodes->env), end_ns = now_ns + STALL_NS,
+	uint64_t now_ns = hf_env_now_ns(nodes->bed.env), end_ns = now_ns + STALL_NS,
 		 until_ns = now_ns + REST_NS + (uint64_t)nodes->setup->clients * REST_VQP_NS;
 
 	while (!nodes->broken && nodes->down == 0 && now_ns < end_ns) {
 		bench_nodes_turn(nodes);
-		now_ns = hf_env_now_ns(nodes->env);
+		now_ns = hf_env_now_ns(nodes->bed.env);
 		if (now_ns >= until_ns && all_have_own_qps(nodes))
 			return 0;
 	}
@@ -182,9 +182,9 @@ static int cut_again_and_again(struct bench_nodes *nodes, struct failover_scale 
 /* What both processes take together; both call it. */
 static int weigh(struct bench_nodes *nodes, double *sum_out)
 {
-	double mine = memory_bytes(nodes->env), theirs;
+	double mine = memory_bytes(nodes->bed.env), theirs;
 
-	if (!bench_swap(nodes->meeting, nodes->near, &mine, &theirs, sizeof(mine)))
+	if (!bench_swap(nodes->bed.meeting, nodes->bed.near, &mine, &theirs, sizeof(mine)))
 		return -EPIPE;
 	*sum_out = mine + theirs;
 	return 0;
@@ -212,7 +212,7 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	int rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
 
 	if (rc != 0)
-		job->error = nodes.error;
+		job->error = nodes.bed.error;
 	job->scale.connect_us = (double)nodes.connect_ns / 1e3;
 	if (rc == 0)
 		note_logs(&nodes, &job->scale);
@@ -242,7 +242,7 @@ static int run_far(struct bench_meeting *meeting, void *context)
 	int rc = bench_nodes_open(&nodes, &job->setup, meeting, false);
 
 	while (rc == 0 && !bench_other_left(meeting, false) && !nodes.broken) {
-		hf_loop_turn(nodes.loop, 100000);
+		hf_loop_turn(nodes.bed.loop, 100000);
 		if (bench_asked(meeting, false))
 			rc = weigh(&nodes, &sum);
 	}
@@ -276,11 +276,11 @@ static int run_apart(void *context)
 
 	job->setup.clients = 1; /* that is near enough to none, and they are connected */
 	rc = bench_together(run_idle, run_far, job);
-	bench_nodes_clean();
+	bed_clean();
 	job->setup.clients = vqps;
 	if (rc == 0)
 		rc = bench_together(run_near, run_far, job);
-	bench_nodes_clean();
+	bed_clean();
 	return rc;
 }
 

@@ -52,7 +52,7 @@ static int post_client(struct slice *slice, unsigned client, uint64_t now_ns)
 static void begin_time(struct slice *slice)
 {
 	slice->from_cpu_ns = bench_cpu_ns(slice->fleet->meeting);
-	slice->from_ns = hf_env_now_ns(slice->nodes->env);
+	slice->from_ns = hf_env_now_ns(slice->nodes->bed.env);
 }
 
 static int take(struct slice *slice, uint64_t now_ns)
@@ -62,7 +62,7 @@ static int take(struct slice *slice, uint64_t now_ns)
 
 	if (n == 0)
 		return 0;
-	now_ns = hf_env_now_ns(slice->nodes->env);
+	now_ns = hf_env_now_ns(slice->nodes->bed.env);
 	for (int i = 0; i < n && rc == 0; i++) {
 		unsigned client = (unsigned)wcs[i].wr_id;
 
@@ -88,7 +88,7 @@ static void make_lists(struct slice *slice)
 
 static int run_slice(struct slice *slice)
 {
-	uint64_t now_ns = hf_env_now_ns(slice->nodes->env), end_ns = now_ns + STALL_NS;
+	uint64_t now_ns = hf_env_now_ns(slice->nodes->bed.env), end_ns = now_ns + STALL_NS;
 	unsigned polls = 0;
 	int rc;
 
@@ -98,15 +98,15 @@ static int run_slice(struct slice *slice)
 	if (slice->warm_up == 0)
 		begin_time(slice);
 	for (unsigned i = 0; i < slice->point->clients && rc == 0; i++)
-		rc = post_client(slice, i, hf_env_now_ns(slice->nodes->env));
+		rc = post_client(slice, i, hf_env_now_ns(slice->nodes->bed.env));
 	while (slice->completed < slice->lists && rc == 0) {
 		rc = take(slice, now_ns);
 		if (rc == 0 && ++polls % TURN_EVERY == 0) {
-			now_ns = hf_env_now_ns(slice->nodes->env);
+			now_ns = hf_env_now_ns(slice->nodes->bed.env);
 			rc = now_ns > end_ns ? -ETIMEDOUT : bench_fleet_turn(slice->fleet, slice->at, now_ns);
 		}
 	}
-	slice->ns = hf_env_now_ns(slice->nodes->env) - slice->from_ns;
+	slice->ns = hf_env_now_ns(slice->nodes->bed.env) - slice->from_ns;
 	slice->cpu_ns = bench_cpu_ns(slice->fleet->meeting) - slice->from_cpu_ns;
 	return rc;
 }
@@ -257,7 +257,7 @@ int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, u
 	unsigned handicap, struct slices **into)
 {
 	static struct series series;
-	struct hf_env *env = fleet->nodes[0].env;
+	struct hf_env *env = fleet->nodes[0].bed.env;
 	uint64_t end_ns;
 	int rc;
 

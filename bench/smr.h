@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "bench/bed.h"
 
 #define SMR_MEMBERS  3u
 #define SMR_LIMIT_NS 5000000000ull
@@ -45,14 +45,13 @@ struct smr_counter {
 };
 
 struct smr_side {
-	struct hf_loop *loop;
+	struct bed bed;
 	struct hf_node *nodes[SMR_MEMBERS];
 	struct hf_smr *members[SMR_MEMBERS];
 	struct hf_smr_member who[SMR_MEMBERS];
 	struct smr_counter counters[SMR_MEMBERS];
 	uint64_t led_ns; /* when a member of this side began to lead */
 	unsigned led;    /* how often one did */
-	struct hf_error error;
 };
 
 /* The member that is to lead, until both others are confirmed. -EAGAIN: another one leads. */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <holdfast/fabric.h>
-
 #include "base/order.h"
 
 #define SPANS_MAX  1024u
@@ -355,7 +353,6 @@ int smr_changes(int argc, char **argv)
 {
 	static struct run run;
 	struct options options = {.rounds = 20, .state_mb = 256, .rate = 5000, .seconds = 10};
-	char fabric[HF_NAME_BYTES];
 	int status = read_options(argc, argv, &options);
 	bool well = false;
 	json_t *found;
@@ -372,8 +369,7 @@ int smr_changes(int argc, char **argv)
 	status = go_through(&run);
 	for (unsigned i = 0; i <= CHANGES_MEMBERS; i++)
 		bench_kill(&run.pids[i]);
-	bench_fabric_name(fabric, run.page->pid);
-	hf_fabric_remove(fabric);
+	bed_clean();
 	if (status == 0) {
 		found = report(&run, &well);
 		(void)json_dumpf(found, stdout, CLI_JSON_STYLE);

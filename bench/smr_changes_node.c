@@ -12,50 +12,32 @@
 #include "base/order.h"
 
 #define CLUSTER  "members"
-#define CONTROL  18620u
 #define ROOM     65536u /* proposals on their way; one that finds none free is late, and counts so */
 #define SLEEP_NS 1000000u
 
 /* Other members would be on other machines: a copy of the state takes no time of the leader and the client. */
 enum { CORE_OF_LEADER, CORE_OF_OTHERS };
 
-static void address_of(const struct changes_page *page, unsigned id, struct hf_addr *out)
+static struct hf_smr_member member_of(const struct bed *bed, unsigned id)
 {
-	char text[HF_ADDR_TEXT];
-
-	snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 200 + ((unsigned)page->pid >> 8) % 50,
-		(unsigned)page->pid & 0xff, 1 + id, CONTROL);
-	(void)hf_addr_parse(text, out);
-}
-
-static struct hf_smr_member member_of(const struct changes_page *page, unsigned id)
-{
-	struct hf_smr_member member = {.id = (uint8_t)id, .address_count = 1};
+	struct hf_smr_member member = {
+		.id = (uint8_t)id, .address_count = 1, .addresses = {bed_address(bed, id, 0, BED_CONTROL)}};
 
 	snprintf(member.name, sizeof(member.name), "m%u", id);
-	address_of(page, id, &member.addresses[0]);
 	return member;
 }
 
-static int open_node(const struct changes_page *page, unsigned id, struct hf_loop **loop_out, struct hf_node **node_out)
+static int open_node(const struct changes_page *page, unsigned id, struct bed *bed, struct hf_node **node_out)
 {
 	static const struct hf_node_events events = {0};
-	struct hf_node_config config = {.rail_count = 1, .policy = HF_POLICY_VARUNA};
-	struct hf_error error = {0};
-	int rc;
+	struct hf_node_config config;
+	int rc = bed_open_alone(bed, page->pid);
 
-	snprintf(config.name, sizeof(config.name), "n%u", id);
-	bench_fabric_name(config.fabric, page->pid);
-	snprintf(config.rails[0].name, HF_NAME_BYTES, "r0");
-	snprintf(config.rails[0].kind, HF_NAME_BYTES, "shm");
-	address_of(page, id, &config.rails[0].control);
-	config.rails[0].address = config.rails[0].control;
-	hf_addr_set_port(&config.rails[0].address, 0);
-	rc = hf_loop_create(hf_env_host(), loop_out);
+	bed_configure(bed, "n", id, "shm", 1, id, &config);
 	if (rc == 0)
-		rc = hf_node_open(*loop_out, &config, &events, NULL, node_out, &error);
+		rc = bed_node(bed, &config, &events, NULL, node_out);
 	if (rc != 0)
-		fprintf(stderr, "holdfast bench: process %u: %s\n", id, error.text);
+		fprintf(stderr, "holdfast bench: process %u: %s\n", id, bed->error.text);
 	return rc;
 }
 
@@ -64,6 +46,7 @@ static int open_node(const struct changes_page *page, unsigned id, struct hf_loo
 struct member {
 	struct changes_state state; /* first: what apply and its kin are given */
 	struct changes_page *page;
+	struct bed bed;
 	unsigned id;
 	struct hf_smr *smr;
 	struct hf_smr_call call; /* a change */
@@ -97,7 +80,7 @@ static void do_change(struct member *member)
 {
 	struct changes_page *page = member->page;
 	unsigned asked = observe(&page->asked);
-	struct hf_smr_member other = member_of(page, page->id);
+	struct hf_smr_member other = member_of(&member->bed, page->id);
 	int rc;
 
 	if (member->asked != 0 || asked == observe(&page->done) || !hf_smr_is_leader(member->smr))
@@ -147,17 +130,16 @@ int changes_node_member(void *context, unsigned id)
 	struct hf_smr_app app = changes_app;
 	struct hf_smr_client *client;
 	struct hf_error error = {0};
-	struct hf_loop *loop;
 	struct hf_node *node;
 	int rc = changes_state_open(&member.state, page->state_bytes, !observe(&page->proposes));
 
-	for (unsigned i = 0; i < CHANGES_MEMBERS; i++)
-		if (i < CHANGES_FOUNDERS || i == id)
-			members[config.member_count++] = member_of(page, i);
 	bench_pin(CORE_OF_OTHERS);
 	app.event = on_event;
 	if (rc == 0)
-		rc = open_node(page, id, &loop, &node);
+		rc = open_node(page, id, &member.bed, &node);
+	for (unsigned i = 0; i < CHANGES_MEMBERS; i++)
+		if (i < CHANGES_FOUNDERS || i == id)
+			members[config.member_count++] = member_of(&member.bed, i);
 	if (rc == 0)
 		rc = hf_smr_start(node, &config, &app, &member, &member.smr, &error);
 	if (rc == 0)
@@ -166,7 +148,7 @@ int changes_node_member(void *context, unsigned id)
 	if (rc != 0)
 		fprintf(stderr, "holdfast bench: member %u: %s\n", id, error.text);
 	while (rc == 0) {
-		(void)hf_loop_turn(loop, SLEEP_NS);
+		(void)hf_loop_turn(member.bed.loop, SLEEP_NS);
 		do_change(&member);
 		tell(&member);
 	}
@@ -241,13 +223,13 @@ int changes_node_client(void *context, unsigned id)
 	struct proposal *room = calloc(ROOM, sizeof(*room));
 	struct client client = {.page = page};
 	struct hf_error error = {0};
-	struct hf_loop *loop;
 	struct hf_node *node;
-	int rc = room == NULL ? -ENOMEM : open_node(page, id, &loop, &node);
+	struct bed bed = {0};
+	int rc = room == NULL ? -ENOMEM : open_node(page, id, &bed, &node);
 
 	bench_pin(CORE_OF_LEADER);
 	for (unsigned i = 0; rc == 0 && i < CHANGES_MEMBERS; i++)
-		members[i] = member_of(page, i);
+		members[i] = member_of(&bed, i);
 	for (unsigned i = 0; rc == 0 && i < ROOM; i++) {
 		room[i].client = &client;
 		room[i].next = client.free;
@@ -257,7 +239,7 @@ int changes_node_client(void *context, unsigned id)
 		rc = hf_smr_client_open(node, &config, &client.log, &error);
 	if (rc != 0)
 		return rc;
-	hf_loop_set_slack(loop, 1000);
+	hf_loop_set_slack(bed.loop, 1000);
 	client.start_ns = hf_env_now_ns(hf_env_host());
 	publish(&page->proposes, true);
 	while (observe(&page->ended) < client.next || !observe(&page->stops)) {
@@ -266,11 +248,10 @@ int changes_node_client(void *context, unsigned id)
 
 		if (!observe(&page->stops))
 			submit(&client);
-		(void)hf_loop_turn(loop, sleep_ns < SLEEP_NS ? sleep_ns : SLEEP_NS);
+		(void)hf_loop_turn(bed.loop, sleep_ns < SLEEP_NS ? sleep_ns : SLEEP_NS);
 	}
 	hf_smr_client_close(client.log);
-	hf_node_close(node);
-	hf_loop_destroy(loop);
+	bed_close(&bed);
 	free(room);
 	return 0;
 }

@@ -22,7 +22,7 @@ static bool propose(struct smr_side *side, uint32_t *ns_out)
 	if (hf_smr_propose(side->members[0], &call) != 0)
 		return false;
 	while (call.data != NULL)
-		(void)hf_loop_turn(side->loop, 1000000);
+		(void)hf_loop_turn(side->bed.loop, 1000000);
 	*ns_out = (uint32_t)(hf_env_now_ns(env) - start_ns);
 	return call.outcome == HF_SMR_DECIDED;
 }

@@ -80,14 +80,14 @@ static int wait_for_leader(struct smr_side *side, struct bench_meeting *meeting,
 	delay_ns = DELAY_NS + delay_ns % (4 * DELAY_NS);
 	stopped_ns = hf_env_now_ns(env);
 	while (at->way != ASLEEP && hf_env_now_ns(env) - stopped_ns < delay_ns)
-		(void)hf_loop_turn(side->loop, 100000);
+		(void)hf_loop_turn(side->bed.loop, 100000);
 	if (side->led_ns != 0)
 		return -EAGAIN; /* the machine had no time for the leader */
 	stopped_ns = hf_env_now_ns(env);
 	if (at->way != ASLEEP)
 		bench_stop_far(meeting, at->way == KILLED);
 	while (side->led_ns == 0 && hf_env_now_ns(env) - stopped_ns < SMR_LIMIT_NS)
-		(void)hf_loop_turn(side->loop, 1000000);
+		(void)hf_loop_turn(side->bed.loop, 1000000);
 	if (side->led_ns == 0)
 		return -ETIMEDOUT;
 	note(side, stopped_ns, at);
@@ -102,7 +102,7 @@ static int follow(struct bench_meeting *meeting, void *context)
 	int rc = smr_side_follow(&side, meeting, true, task);
 
 	while (rc == 0 && !bench_asked(meeting, true)) {
-		(void)hf_loop_turn(side.loop, 1000000);
+		(void)hf_loop_turn(side.bed.loop, 1000000);
 		if (bench_other_left(meeting, true))
 			rc = -EAGAIN;
 	}

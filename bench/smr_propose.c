@@ -42,7 +42,7 @@ static int propose_each(struct smr_side *side, uint32_t *times, unsigned n)
 		if (!smr_side_propose(side, data, &times[i]))
 			return -EAGAIN;
 		if (i % 64 == 0)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	return 0;
 }
@@ -81,7 +81,7 @@ static int measure_cell(struct smr_side *side, unsigned batch, unsigned most, st
 			rc = send_entry(side, &entries[sent % most], batch);
 		hf_smr_flush(side->members[0]);
 		if (++flushes % 64 == 0)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 		now_ns = hf_env_now_ns(hf_env_host());
 		for (; ended < sent && entries[ended % most].calls[batch - 1].data == NULL; ended++)
 			times[ended] = (uint32_t)(now_ns - entries[ended % most].began_ns);

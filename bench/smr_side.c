@@ -7,7 +7,6 @@
 #define LOOK_NS          1000000u
 #define ATTEMPTS         20u
 #define PATIENT_PULSE_NS 20000000u
-#define CONTROL          18600u
 
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
 {
@@ -86,30 +85,31 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	side->led++;
 }
 
-static int set_rails(struct smr_side *side, unsigned id, unsigned rails, int near_pid, const struct smr_task *task,
-	struct hf_node_config *config)
+static unsigned place_of(unsigned id, const struct smr_task *task)
 {
-	const struct smr_bed *bed = task->bed;
-
-	for (unsigned rail = 0; rail < rails; rail++) {
-		char text[HF_ADDR_TEXT];
-
-		snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 200 + ((unsigned)near_pid >> 8) % 25 + 25 * rail,
-			(unsigned)near_pid & 0xff, 1 + id + SMR_MEMBERS * (bed->generation % 80), CONTROL);
-		if (hf_addr_parse(text, &side->who[id].addresses[rail]) != 0)
-			return hf_error_set(&side->error, -1, "%s is no address", text);
-		side->who[id].address_count = rail + 1;
-		snprintf(config->rails[rail].name, HF_NAME_BYTES, "r%u", rail);
-		snprintf(config->rails[rail].kind, HF_NAME_BYTES, "%s", bed->kind);
-		config->rails[rail].control = side->who[id].addresses[rail];
-		config->rails[rail].address =
-			strcmp(bed->kind, "verbs") == 0 ? bed->devices[id] : config->rails[rail].control;
-		hf_addr_set_port(&config->rails[rail].address, 0);
-	}
-	return 0;
+	return id + SMR_MEMBERS * (task->bed->generation % (BED_PLACES / SMR_MEMBERS));
 }
 
-static int open_member(struct smr_side *side, unsigned id, int near_pid, const struct smr_task *task)
+/* Where it is, and how its node is configured. */
+static void place_member(
+	struct smr_side *side, unsigned id, unsigned rails, const struct smr_task *task, struct hf_node_config *config)
+{
+	const struct smr_bed *of = task->bed;
+	char name[HF_NAME_BYTES];
+
+	snprintf(name, sizeof(name), "m%u-", of->generation);
+	bed_configure(&side->bed, name, id, of->kind, rails, place_of(id, task), config);
+	side->who[id] = (struct hf_smr_member){.id = (uint8_t)id, .address_count = rails};
+	for (unsigned rail = 0; rail < rails; rail++) {
+		side->who[id].addresses[rail] = config->rails[rail].control;
+		if (strcmp(of->kind, "verbs") == 0) {
+			config->rails[rail].address = of->devices[id];
+			hf_addr_set_port(&config->rails[rail].address, 0);
+		}
+	}
+}
+
+static int open_member(struct smr_side *side, unsigned id, const struct smr_task *task)
 {
 	static const struct hf_node_events events = {0};
 	static const struct hf_smr_app app = {.apply = apply,
@@ -130,41 +130,30 @@ static int open_member(struct smr_side *side, unsigned id, int near_pid, const s
 		.stuck_ns = task->patient ? SMR_LIMIT_NS : 0,
 		.patience_ns = task->patient ? SMR_LIMIT_NS : 0};
 	unsigned rails = task->rails == 0 ? 1 : task->rails;
-	struct hf_node_config config = {.rail_count = rails, .policy = HF_POLICY_VARUNA};
+	struct hf_node_config config, other;
 	char directory[192];
-	int rc = 0;
+	int rc;
 
 	if (task->directory != NULL) {
 		(void)snprintf(
 			directory, sizeof(directory), "%.150s/%u-%u", task->directory, task->bed->generation, id);
 		replica.directory = directory;
 	}
-
-	for (unsigned i = 0; rc == 0 && i < SMR_MEMBERS; i++) {
-		struct hf_node_config other = config;
-
-		side->who[i] = (struct hf_smr_member){.id = (uint8_t)i};
-		rc = set_rails(side, i, rails, near_pid, task, i == id ? &config : &other);
-	}
-	if (rc != 0)
-		return rc;
-	snprintf(config.name, sizeof(config.name), "m%u-%u", task->bed->generation, id);
-	bench_fabric_name(config.fabric, near_pid);
+	for (unsigned i = 0; i < SMR_MEMBERS; i++)
+		place_member(side, i, rails, task, i == id ? &config : &other);
 	side->counters[id] = (struct smr_counter){.side = side};
-	rc = hf_node_open(side->loop, &config, &events, side, &side->nodes[id], &side->error);
+	rc = bed_node(&side->bed, &config, &events, side, &side->nodes[id]);
 	if (rc == 0)
 		rc = hf_smr_start(
-			side->nodes[id], &replica, &app, &side->counters[id], &side->members[id], &side->error);
+			side->nodes[id], &replica, &app, &side->counters[id], &side->members[id], &side->bed.error);
 	return rc;
 }
 
 void smr_side_close(struct smr_side *side)
 {
-	for (unsigned i = 0; i < SMR_MEMBERS; i++) {
+	for (unsigned i = 0; i < SMR_MEMBERS; i++)
 		hf_smr_stop(side->members[i]);
-		hf_node_close(side->nodes[i]);
-	}
-	hf_loop_destroy(side->loop);
+	bed_close(&side->bed);
 }
 
 bool smr_side_all_follow(const struct smr_side *side)
@@ -199,17 +188,14 @@ static bool all_rails_are_up(const struct smr_side *side, const struct smr_task 
 static int open_side(struct smr_side *side, struct bench_meeting *meeting, bool near, unsigned first, unsigned last,
 	const struct smr_task *task)
 {
-	int pid = bench_own_pid(), other = 0, rc;
+	int rc = bed_open(&side->bed, meeting, near);
 
-	if (!bench_swap(meeting, near, &pid, &other, sizeof(pid)))
-		return -EPIPE;
-	rc = hf_loop_create(hf_env_host(), &side->loop);
 	if (rc == 0)
-		hf_loop_set_slack(side->loop, 1000);
+		hf_loop_set_slack(side->bed.loop, 1000);
 	for (unsigned id = first; rc == 0 && id <= last; id++)
-		rc = open_member(side, id, near ? pid : other, task);
+		rc = open_member(side, id, task);
 	if (rc != 0)
-		fprintf(stderr, "holdfast bench: %s\n", side->error.text);
+		fprintf(stderr, "holdfast bench: %s\n", side->bed.error.text);
 	return rc;
 }
 
@@ -219,7 +205,7 @@ int smr_side_lead(struct smr_side *side, struct bench_meeting *meeting, bool nea
 	int rc = open_side(side, meeting, near, 0, task->two_near ? 1 : 0, task);
 
 	while (rc == 0 && !(smr_side_all_follow(side) && all_rails_are_up(side, task))) {
-		(void)hf_loop_turn(side->loop, 1000000);
+		(void)hf_loop_turn(side->bed.loop, 1000000);
 		if (hf_env_now_ns(hf_env_host()) > end_ns || bench_other_left(meeting, near) ||
 			hf_smr_leader(side->members[0]) > 0)
 			return -EAGAIN;
@@ -239,7 +225,7 @@ int smr_side_only_follow(struct bench_meeting *meeting, void *context)
 	int rc = smr_side_follow(&side, meeting, false, task);
 
 	while (rc == 0 && !bench_other_left(meeting, false))
-		(void)hf_loop_turn(side.loop, task->look_ns == 0 ? LOOK_NS : task->look_ns);
+		(void)hf_loop_turn(side.bed.loop, task->look_ns == 0 ? LOOK_NS : task->look_ns);
 	smr_side_close(&side);
 	return rc;
 }
@@ -260,7 +246,7 @@ bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out)
 	for (unsigned i = 0; call.data != NULL; i++) {
 		hf_smr_flush(side->members[0]);
 		if (i % 4096 == 4095)
-			(void)hf_loop_turn(side->loop, 0);
+			(void)hf_loop_turn(side->bed.loop, 0);
 	}
 	*ns_out = (uint32_t)(hf_env_now_ns(env) - start_ns);
 	return call.outcome == HF_SMR_DECIDED;

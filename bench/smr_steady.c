@@ -61,7 +61,7 @@ static int follow(struct bench_meeting *meeting, void *context)
 	int rc = smr_side_follow(&side, meeting, false, context);
 
 	while (rc == 0 && !bench_other_left(meeting, false) && !bench_asked(meeting, false))
-		(void)hf_loop_turn(side.loop, 1000000);
+		(void)hf_loop_turn(side.bed.loop, 1000000);
 	state = (struct state){.entries = counter->entries, .sum = counter->sum, .snapshots = counter->snapshots};
 	if (rc == 0 && bench_asked(meeting, false) && !bench_swap(meeting, false, &state, &other, sizeof(state)))
 		rc = -EPIPE;
@@ -84,12 +84,12 @@ static int propose(struct run *run)
 	for (unsigned i = 1; call.data != NULL; i++) {
 		hf_smr_flush(run->side.members[0]);
 		if (i % TURN_EVERY == 0)
-			(void)hf_loop_turn(run->side.loop, 0);
+			(void)hf_loop_turn(run->side.bed.loop, 0);
 	}
 	if (call.outcome != HF_SMR_DECIDED)
 		return -EIO;
 	if (++at->proposals % TURN_EVERY == 0)
-		(void)hf_loop_turn(run->side.loop, 0);
+		(void)hf_loop_turn(run->side.bed.loop, 0);
 	end_ns = hf_env_now_ns(hf_env_host());
 	took_ns = end_ns - run->before_ns;
 	run->before_ns = end_ns;
@@ -180,7 +180,7 @@ static int compare(struct run *run, struct bench_meeting *meeting)
 	while (!all_have_applied(run)) {
 		if (hf_env_now_ns(hf_env_host()) > end_ns)
 			return -ETIMEDOUT;
-		(void)hf_loop_turn(run->side.loop, 1000000);
+		(void)hf_loop_turn(run->side.bed.loop, 1000000);
 	}
 	if (!bench_swap(meeting, true, &own, &other, sizeof(own)))
 		return -EPIPE;

@@ -40,7 +40,7 @@ static int ours_near(struct bench_meeting *meeting, void *context)
 	if (!failed)
 		failed = transfer_sides_measure(&side, &ours->point, MEASURE_NS, &ours->figures);
 	if (failed)
-		hf_error_set(ours->error, failed, "the engine over %s: %.180s", ours->setup.kind, side.error.text);
+		hf_error_set(ours->error, failed, "the engine over %s: %.180s", ours->setup.kind, side.bed.error.text);
 	transfer_sides_close(&side);
 	return failed;
 }
@@ -52,7 +52,7 @@ static int ours_far(struct bench_meeting *meeting, void *context)
 	int failed = transfer_sides_open(&side, &ours->setup, meeting, false);
 
 	if (!failed)
-		transfer_sides_serve(&side);
+		bed_serve(&side.bed, 0);
 	transfer_sides_close(&side);
 	return failed;
 }
@@ -60,10 +60,7 @@ static int ours_far(struct bench_meeting *meeting, void *context)
 static int measure_engine(
 	const char *kind, uint64_t block, unsigned batch, struct transfer_figures *figures, struct hf_error *error)
 {
-	struct ours ours = {.setup = {.kind = kind,
-				    .rails = strcmp(kind, "tcp") == 0 ? 0 : 1,
-				    .bytes = BYTES,
-				    .near_pid = bench_own_pid()},
+	struct ours ours = {.setup = {.kind = kind, .rails = strcmp(kind, "tcp") == 0 ? 0 : 1, .bytes = BYTES},
 		.point = {.mix = TRANSFER_WRITES, .block = block, .batch = batch, .submitters = batch > 1 ? 2 : 1},
 		.error = error};
 	int failed = bench_together(ours_near, ours_far, &ours);
@@ -100,13 +97,13 @@ static int post_one(struct bench_nodes *nodes, const struct bare *bare, uint64_t
 /* Until one has completed. */
 static int wait_one(struct bench_nodes *nodes)
 {
-	uint64_t limit_ns = hf_env_now_ns(nodes->env) + STALL_NS;
+	uint64_t limit_ns = hf_env_now_ns(nodes->bed.env) + STALL_NS;
 	struct ibv_wc wc;
 
 	for (unsigned polls = 1; hf_vcq_poll(nodes->cq, 1, &wc) == 0; polls++) {
 		if (polls % 16 == 0)
 			bench_nodes_turn(nodes);
-		if (polls % 4096 == 0 && hf_env_now_ns(nodes->env) > limit_ns)
+		if (polls % 4096 == 0 && hf_env_now_ns(nodes->bed.env) > limit_ns)
 			return -ETIMEDOUT;
 	}
 	return wc.status == IBV_WC_SUCCESS ? 0 : -EIO;
@@ -120,7 +117,7 @@ static int run_bare(struct bench_nodes *nodes, struct bare *bare)
 	int failed = 0;
 
 	do {
-		uint64_t before_ns = hf_env_now_ns(nodes->env);
+		uint64_t before_ns = hf_env_now_ns(nodes->bed.env);
 
 		if (completed == WARM_UP)
 			begin_ns = before_ns;
@@ -129,7 +126,7 @@ static int run_bare(struct bench_nodes *nodes, struct bare *bare)
 		if (!failed)
 			failed = wait_one(nodes);
 		completed++;
-		now_ns = hf_env_now_ns(nodes->env);
+		now_ns = hf_env_now_ns(nodes->bed.env);
 		if (completed > WARM_UP)
 			us[n++ % LATENCIES] = (double)(now_ns - before_ns) / 1e3;
 	} while (!failed && (completed < 2 * WARM_UP || now_ns < begin_ns + MEASURE_NS));
@@ -152,7 +149,7 @@ static int bare_near(struct bench_meeting *meeting, void *context)
 		failed = run_bare(&nodes, bare);
 	if (failed)
 		hf_error_set(bare->error, failed, "a bare vqp over %s: %.180s", bare->setup.kind,
-			nodes.error.text[0] != '\0' ? nodes.error.text : strerror(-failed));
+			nodes.bed.error.text[0] != '\0' ? nodes.bed.error.text : strerror(-failed));
 	bench_nodes_close(&nodes);
 	return failed;
 }

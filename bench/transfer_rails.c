@@ -79,7 +79,7 @@ static int write_on(struct writer *writer)
 	(void)hf_transfer_batch_free(writer->batch);
 	writer->idle = false;
 	failed = hf_transfer_batch_alloc(side->transfer, 1, on_idle, writer, &writer->batch);
-	return failed ? failed : hf_transfer_submit(writer->batch, &request, 1, &first, &side->error);
+	return failed ? failed : hf_transfer_submit(writer->batch, &request, 1, &first, &side->bed.error);
 }
 
 static void look(struct rails *rails, uint64_t now_ns)
@@ -102,7 +102,7 @@ static void look(struct rails *rails, uint64_t now_ns)
 /* A phase: its windows begin anew. */
 static int run_for(struct rails *rails, uint64_t duration_ns)
 {
-	uint64_t now_ns = hf_env_now_ns(rails->side.env);
+	uint64_t now_ns = hf_env_now_ns(rails->side.bed.env);
 	int failed = 0;
 
 	rails->begun_ns = rails->window_ns = now_ns;
@@ -112,8 +112,8 @@ static int run_for(struct rails *rails, uint64_t duration_ns)
 		for (unsigned i = 0; !failed && i < SUBMITTERS; i++)
 			if (rails->writers[i].idle)
 				failed = write_on(&rails->writers[i]);
-		hf_loop_turn(rails->side.loop, TURN_NS);
-		now_ns = hf_env_now_ns(rails->side.env);
+		hf_loop_turn(rails->side.bed.loop, TURN_NS);
+		now_ns = hf_env_now_ns(rails->side.bed.env);
 		if (now_ns >= rails->window_ns + WINDOW_NS)
 			look(rails, now_ns);
 	}
@@ -123,10 +123,10 @@ static int run_for(struct rails *rails, uint64_t duration_ns)
 static void end_traffic(struct rails *rails)
 {
 	for (unsigned i = 0; i < SUBMITTERS; i++) {
-		uint64_t limit_ns = hf_env_now_ns(rails->side.env) + 30000 * MS;
+		uint64_t limit_ns = hf_env_now_ns(rails->side.bed.env) + 30000 * MS;
 
-		while (!rails->writers[i].idle && hf_env_now_ns(rails->side.env) < limit_ns)
-			hf_loop_turn(rails->side.loop, TURN_NS);
+		while (!rails->writers[i].idle && hf_env_now_ns(rails->side.bed.env) < limit_ns)
+			hf_loop_turn(rails->side.bed.loop, TURN_NS);
 		(void)hf_transfer_batch_free(rails->writers[i].batch);
 	}
 }
@@ -282,8 +282,8 @@ static int near(struct bench_meeting *meeting, void *context)
 	int failed = transfer_sides_open(&rails->side, &rails->setup, meeting, true);
 
 	if (failed)
-		hf_error_set(rails->error, failed, "%.200s", rails->side.error.text);
-	bench_fabric_name(fabric, rails->setup.near_pid);
+		hf_error_set(rails->error, failed, "%.200s", rails->side.bed.error.text);
+	bench_fabric_name(fabric, rails->side.bed.pid);
 	if (!failed)
 		failed = hf_fabric_open(fabric, false, &rails->fabric, rails->error);
 	for (unsigned i = 0; !failed && i < RAILS; i++)
@@ -305,7 +305,7 @@ static int far(struct bench_meeting *meeting, void *context)
 	int failed = transfer_sides_open(&rails->side, &rails->setup, meeting, false);
 
 	if (!failed)
-		transfer_sides_serve(&rails->side);
+		bed_serve(&rails->side.bed, 0);
 	transfer_sides_close(&rails->side);
 	return failed;
 }
@@ -316,7 +316,7 @@ int transfer_rails(const struct transfer_options *options, json_t *object, struc
 	int failed;
 
 	rails = (struct rails){.options = options,
-		.setup = {.kind = "soft", .rails = RAILS, .bytes = BYTES, .near_pid = bench_own_pid()},
+		.setup = {.kind = "soft", .rails = RAILS, .bytes = BYTES},
 		.object = object,
 		.error = error};
 	failed = bench_together(near, far, &rails);

@@ -7,7 +7,6 @@
 
 #include "cli/random_bytes.h"
 
-#define CONTROL_PORT   18515
 #define MTU            IBV_MTU_4096
 #define QP_TIMEOUT     12u /* 17 ms, four times: a busy machine does not look like a cut */
 #define OPEN_NS        20000000000ull
@@ -19,41 +18,21 @@
 #define SAMPLES        65536u
 #define SUBMITTERS_MAX 64u
 #define BATCH_MAX      1024u
-#define MANAGEMENT     9u /* place of an address of the side */
-#define FAR_PLACE      100u
+#define MANAGEMENT     (BED_RAILS - 1) /* the address beside those of the rails */
 
 /* ---- opening ---- */
-
-static struct hf_addr address_of(const struct transfer_setup *setup, bool near, unsigned place, uint16_t port)
-{
-	char text[HF_ADDR_TEXT];
-	struct hf_addr address;
-
-	snprintf(text, sizeof(text), "127.%d.%d.%u", 128 + setup->near_pid / 250 % 60, 1 + setup->near_pid % 250,
-		place + (near ? 1 : FAR_PLACE));
-	(void)hf_addr_parse(text, &address);
-	hf_addr_set_port(&address, port);
-	return address;
-}
 
 static void configure(const struct transfer_side *side, struct hf_node_config *config)
 {
 	const struct transfer_setup *setup = side->setup;
+	bool near = side->bed.near;
 
-	memset(config, 0, sizeof(*config));
-	snprintf(config->name, sizeof(config->name), "%s", side->near ? "near" : "far");
-	bench_fabric_name(config->fabric, setup->near_pid);
-	config->policy = HF_POLICY_VARUNA;
+	bed_configure(&side->bed, near ? "near" : "far", 0, setup->kind, setup->rails, !near, config);
+	snprintf(config->name, sizeof(config->name), "%s", near ? "near" : "far");
 	config->timeout = QP_TIMEOUT;
-	config->rail_count = setup->rails;
-	for (unsigned i = 0; i < setup->rails; i++) {
-		snprintf(config->rails[i].name, sizeof(config->rails[i].name), "r%u", i);
-		snprintf(config->rails[i].kind, sizeof(config->rails[i].kind), "%s", setup->kind);
-		config->rails[i].address = address_of(setup, side->near, i, 0);
-		config->rails[i].control = address_of(setup, side->near, i, CONTROL_PORT);
+	for (unsigned i = 0; i < setup->rails; i++)
 		config->rails[i].mtu = MTU;
-	}
-	config->management[0] = address_of(setup, side->near, MANAGEMENT, CONTROL_PORT);
+	config->management[0] = bed_address(&side->bed, !near, MANAGEMENT, BED_CONTROL);
 	config->management_count = 1;
 }
 
@@ -62,25 +41,24 @@ static int open_engine(struct transfer_side *side)
 	struct hf_transfer_config config = {.keep_requests_apart = true};
 	struct hf_node_config node;
 	const struct hf_node_events events = {0};
-	uint64_t bytes = side->setup->bytes * (side->near ? 2 : 1);
+	uint64_t bytes = side->setup->bytes * (side->bed.near ? 2 : 1);
 	void *memory = NULL;
-	int failed = hf_loop_create(side->env, &side->loop);
+	int failed;
 
 	configure(side, &node);
-	if (!failed)
-		failed = hf_node_open(side->loop, &node, &events, side, &side->node, &side->error);
+	failed = bed_node(&side->bed, &node, &events, side, &side->node);
 	if (side->setup->rails == 0) /* rails are measured without tcp beside them */
-		config.listen = address_of(side->setup, side->near, MANAGEMENT, 0);
+		config.listen = bed_address(&side->bed, !side->bed.near, MANAGEMENT, 0);
 	if (!failed)
-		failed = hf_transfer_open(side->node, &config, NULL, NULL, &side->transfer, &side->error);
+		failed = hf_transfer_open(side->node, &config, NULL, NULL, &side->transfer, &side->bed.error);
 	if (!failed)
-		failed = hf_mem_alloc(side->env, bytes, &memory, &side->error);
+		failed = hf_mem_alloc(side->bed.env, bytes, &memory, &side->bed.error);
 	side->memory = memory;
 	if (!failed)
-		(void)hf_mem_populate(side->env, memory, bytes);
+		(void)hf_mem_populate(side->bed.env, memory, bytes);
 	if (!failed)
 		failed = hf_transfer_register(side->transfer, memory, bytes,
-			side->near ? 0 : HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &side->error);
+			side->bed.near ? 0 : HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &side->bed.error);
 	return failed;
 }
 
@@ -91,10 +69,12 @@ int transfer_sides_open(
 {
 	int mine, theirs = 0;
 
-	*side = (struct transfer_side){.setup = setup, .meeting = meeting, .near = near, .env = hf_env_host()};
-	mine = open_engine(side);
+	*side = (struct transfer_side){.setup = setup};
+	mine = bed_open(&side->bed, meeting, near);
+	if (mine == 0)
+		mine = open_engine(side);
 	if (!bench_swap(meeting, near, &mine, &theirs, sizeof(mine)))
-		return hf_error_set(&side->error, -ETIMEDOUT, "the other engine did not open");
+		return hf_error_set(&side->bed.error, -ETIMEDOUT, "the other engine did not open");
 	if (mine != 0 || theirs != 0)
 		return mine != 0 ? mine : theirs;
 	return near ? find_far(side) : 0;
@@ -103,16 +83,9 @@ int transfer_sides_open(
 void transfer_sides_close(struct transfer_side *side)
 {
 	(void)hf_transfer_close(side->transfer);
-	hf_node_close(side->node);
-	hf_loop_destroy(side->loop);
+	bed_close(&side->bed);
 	if (side->memory != NULL)
-		hf_mem_free(side->env, side->memory);
-}
-
-void transfer_sides_serve(struct transfer_side *side)
-{
-	while (!bench_other_left(side->meeting, false))
-		hf_loop_turn(side->loop, 0);
+		hf_mem_free(side->bed.env, side->memory);
 }
 
 /* ---- submitting ---- */
@@ -130,7 +103,7 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 
 	(void)batch;
 	submitter->idle = true;
-	submitter->ended_ns = hf_env_now_ns(submitter->side->env);
+	submitter->ended_ns = hf_env_now_ns(submitter->side->bed.env);
 }
 
 static int submit(
@@ -152,8 +125,8 @@ static int submit(
 			.length = point->block};
 	}
 	submitter->idle = false;
-	submitter->begun_ns = hf_env_now_ns(side->env);
-	return failed ? failed : hf_transfer_submit(submitter->batch, requests, point->batch, &first, &side->error);
+	submitter->begun_ns = hf_env_now_ns(side->bed.env);
+	return failed ? failed : hf_transfer_submit(submitter->batch, requests, point->batch, &first, &side->bed.error);
 }
 
 static int take_end(struct submitter *submitter)
@@ -164,17 +137,17 @@ static int take_end(struct submitter *submitter)
 	submitter->batch = NULL;
 	if (status == HF_TRANSFER_COMPLETED)
 		return 0;
-	return hf_error_set(&submitter->side->error, -EIO, "a batch ended with status %d", (int)status);
+	return hf_error_set(&submitter->side->bed.error, -EIO, "a batch ended with status %d", (int)status);
 }
 
 static int wait_for(struct submitter *submitter)
 {
-	uint64_t limit_ns = hf_env_now_ns(submitter->side->env) + STALL_NS;
+	uint64_t limit_ns = hf_env_now_ns(submitter->side->bed.env) + STALL_NS;
 
 	while (!submitter->idle) {
-		if (hf_env_now_ns(submitter->side->env) > limit_ns)
-			return hf_error_set(&submitter->side->error, -ETIMEDOUT, "a batch did not end");
-		hf_loop_turn(submitter->side->loop, TURN_NS);
+		if (hf_env_now_ns(submitter->side->bed.env) > limit_ns)
+			return hf_error_set(&submitter->side->bed.error, -ETIMEDOUT, "a batch did not end");
+		hf_loop_turn(submitter->side->bed.loop, TURN_NS);
 	}
 	return take_end(submitter);
 }
@@ -199,10 +172,10 @@ static int wait_for_rails(struct transfer_side *side, uint64_t limit_ns)
 		if (failed)
 			return failed;
 		failed = wait_for(&submitter);
-		if (hf_env_now_ns(side->env) > limit_ns)
-			return failed ? failed : hf_error_set(&side->error, -ETIMEDOUT, "a rail carries no data");
+		if (hf_env_now_ns(side->bed.env) > limit_ns)
+			return failed ? failed : hf_error_set(&side->bed.error, -ETIMEDOUT, "a rail carries no data");
 		for (unsigned i = 0; failed && i < RETRY_TURNS; i++)
-			hf_loop_turn(side->loop, TURN_NS);
+			hf_loop_turn(side->bed.loop, TURN_NS);
 		hf_transfer_counters(side->transfer, &counters);
 		all = failed == 0;
 		for (unsigned i = 0; i < side->setup->rails; i++)
@@ -213,14 +186,14 @@ static int wait_for_rails(struct transfer_side *side, uint64_t limit_ns)
 
 static int find_far(struct transfer_side *side)
 {
-	const struct hf_addr to = address_of(side->setup, false, MANAGEMENT, CONTROL_PORT);
-	uint64_t limit_ns = hf_env_now_ns(side->env) + OPEN_NS, bytes;
-	int failed = hf_peer_connect(side->node, &to, 1, &side->peer, &side->error);
+	const struct hf_addr to = bed_address(&side->bed, 1, MANAGEMENT, BED_CONTROL);
+	uint64_t limit_ns = hf_env_now_ns(side->bed.env) + OPEN_NS, bytes;
+	int failed = hf_peer_connect(side->node, &to, 1, &side->peer, &side->bed.error);
 
 	while (!failed && side->segment == NULL) {
-		if (hf_env_now_ns(side->env) > limit_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "the other engine sent no segment");
-		hf_loop_turn(side->loop, TURN_NS);
+		if (hf_env_now_ns(side->bed.env) > limit_ns)
+			return hf_error_set(&side->bed.error, -ETIMEDOUT, "the other engine sent no segment");
+		hf_loop_turn(side->bed.loop, TURN_NS);
 		side->segment = hf_transfer_segment(side->transfer, side->peer);
 		if (side->segment != NULL && !hf_segment_buffer(side->segment, 0, &side->target, &bytes))
 			side->segment = NULL;
@@ -260,11 +233,11 @@ static void fill_figures(
 /* After a failure: what is left ends. */
 static void drain(struct transfer_side *side, struct submitter *submitters, unsigned n)
 {
-	uint64_t limit_ns = hf_env_now_ns(side->env) + STALL_NS;
+	uint64_t limit_ns = hf_env_now_ns(side->bed.env) + STALL_NS;
 
 	for (unsigned i = 0; i < n; i++) {
-		while (submitters[i].batch != NULL && !submitters[i].idle && hf_env_now_ns(side->env) < limit_ns)
-			hf_loop_turn(side->loop, TURN_NS);
+		while (submitters[i].batch != NULL && !submitters[i].idle && hf_env_now_ns(side->bed.env) < limit_ns)
+			hf_loop_turn(side->bed.loop, TURN_NS);
 		(void)hf_transfer_batch_free(submitters[i].batch);
 	}
 }
@@ -274,14 +247,14 @@ int transfer_sides_measure(struct transfer_side *side, const struct transfer_poi
 {
 	static struct samples samples;
 	static struct submitter submitters[SUBMITTERS_MAX];
-	uint64_t begin_ns = hf_env_now_ns(side->env), end_ns = begin_ns + duration_ns;
+	uint64_t begin_ns = hf_env_now_ns(side->bed.env), end_ns = begin_ns + duration_ns;
 	unsigned running = 0;
 	int failed = 0;
 
 	samples.n = 0;
 	make_submitters(side, point, submitters);
 	do {
-		bool more = hf_env_now_ns(side->env) < end_ns || samples.n < BATCHES_LEAST;
+		bool more = hf_env_now_ns(side->bed.env) < end_ns || samples.n < BATCHES_LEAST;
 
 		for (unsigned i = 0; !failed && i < point->submitters; i++) {
 			if (!submitters[i].idle)
@@ -297,14 +270,14 @@ int transfer_sides_measure(struct transfer_side *side, const struct transfer_poi
 			}
 		}
 		if (running > 0 && !failed)
-			hf_loop_turn(side->loop, 0); /* as the vqps beside it do, it polls without sleep */
-		if (hf_env_now_ns(side->env) > end_ns + STALL_NS)
-			failed = hf_error_set(&side->error, -ETIMEDOUT, "batches did not end");
+			hf_loop_turn(side->bed.loop, 0); /* as the vqps beside it do, it polls without sleep */
+		if (hf_env_now_ns(side->bed.env) > end_ns + STALL_NS)
+			failed = hf_error_set(&side->bed.error, -ETIMEDOUT, "batches did not end");
 	} while (running > 0 && !failed);
 	if (failed)
 		drain(side, submitters, point->submitters);
 	else
-		fill_figures(&samples, point, hf_env_now_ns(side->env) - begin_ns, figures);
+		fill_figures(&samples, point, hf_env_now_ns(side->bed.env) - begin_ns, figures);
 	return failed;
 }
 
@@ -325,6 +298,6 @@ int transfer_sides_check(struct transfer_side *side, const struct transfer_point
 	if (!failed)
 		failed = wait_for(&submitter);
 	if (!failed && memcmp(side->memory, back, bytes) != 0)
-		failed = hf_error_set(&side->error, -EBADMSG, "the bytes read differ from the bytes written");
+		failed = hf_error_set(&side->bed.error, -EBADMSG, "the bytes read differ from the bytes written");
 	return failed;
 }

@@ -4,37 +4,30 @@
 
 #include <holdfast/transfer.h>
 
-#include "bench/bench.h"
+#include "bench/bed.h"
 
 struct transfer_setup {
 	const char *kind; /* of the rails; "tcp": none */
 	unsigned rails;
 	uint64_t bytes; /* that the far side registers; the near side has twice as many */
-	int near_pid;   /* makes names and addresses of this run */
 };
 
 struct transfer_side {
 	const struct transfer_setup *setup;
-	struct bench_meeting *meeting;
-	bool near;
-	struct hf_env *env;
-	struct hf_loop *loop;
+	struct bed bed;
 	struct hf_node *node;
 	struct hf_transfer *transfer;
 	struct hf_peer *peer;
 	struct hf_segment *segment;
 	uint8_t *memory;
 	uint64_t target; /* where the far side's memory begins, there */
-	struct hf_error error;
 };
 
 /* Both sides call it with the same setup; when it returns 0 at the near one, it can submit. -errno with words in
- * side->error. */
+ * side->bed.error. */
 int transfer_sides_open(
 	struct transfer_side *side, const struct transfer_setup *setup, struct bench_meeting *meeting, bool near);
 void transfer_sides_close(struct transfer_side *side); /* also what was not opened */
-/* The far side's part: turns its loop until the near one has left. */
-void transfer_sides_serve(struct transfer_side *side);
 
 /* ---- measuring, the near side's ---- */
 

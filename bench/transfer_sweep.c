@@ -84,7 +84,7 @@ static int near(struct bench_meeting *meeting, void *context)
 	if (!failed)
 		failed = run_points(sweep, &side);
 	if (failed)
-		hf_error_set(sweep->error, failed, "%s: %.200s", sweep->setup.kind, side.error.text);
+		hf_error_set(sweep->error, failed, "%s: %.200s", sweep->setup.kind, side.bed.error.text);
 	transfer_sides_close(&side);
 	return failed;
 }
@@ -96,7 +96,7 @@ static int far(struct bench_meeting *meeting, void *context)
 	int failed = transfer_sides_open(&side, &sweep->setup, meeting, false);
 
 	if (!failed)
-		transfer_sides_serve(&side);
+		bed_serve(&side.bed, 0);
 	transfer_sides_close(&side);
 	return failed;
 }
@@ -109,10 +109,8 @@ int transfer_sweep(const struct transfer_options *options, json_t *rows, struct 
 	for (unsigned i = 0; !failed && i < sizeof(devices) / sizeof(devices[0]); i++) {
 		if (options->device != NULL && strcmp(options->device, devices[i].kind) != 0)
 			continue;
-		sweep.setup = (struct transfer_setup){.kind = devices[i].kind,
-			.rails = devices[i].rails,
-			.bytes = BYTES,
-			.near_pid = bench_own_pid()};
+		sweep.setup =
+			(struct transfer_setup){.kind = devices[i].kind, .rails = devices[i].rails, .bytes = BYTES};
 		failed = bench_together(near, far, &sweep);
 	}
 	return failed ? failed : sweep.wrong ? 1 : 0;
