@@ -284,6 +284,57 @@ static void a_forged_part_and_journal_are_not_verified(void **state)
 	close_fixture(&f);
 }
 
+/* A part of an earlier copy has other bytes where the source of this one has a hole. */
+static void a_hole_is_zeros_whatever_lay_there(void **state)
+{
+	static const uint8_t foreign[BYTES] = {1}, sent[BYTES];
+	struct copy_message file = file_called(0, "", false, BYTES), end = {.kind = COPY_END};
+	const struct copy_message hole = {.kind = COPY_HOLE, .have = {.end = 1}};
+	struct digest *digest;
+	char path[128];
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	forge(&f, &file, foreign);
+	(void)snprintf(path, sizeof(path), "%s/.holdfast/x.journal", f.directory);
+	assert_int_equal(remove(path), 0);
+	file.file.sparse = 1;
+	begin(&f, "x", false);
+	wait_for(&f, COPY_RING);
+	say(&f, &file);
+	wait_for(&f, COPY_READY);
+	assert_false(f.heard[COPY_HAVE]);
+	say(&f, &hole);
+	assert_int_equal(digest_create(&digest), 0);
+	digest_add(digest, sent, sizeof(sent));
+	digest_finish(digest, end.end.sha256);
+	digest_destroy(digest);
+	say(&f, &end);
+	for (unsigned i = 0; i < TURNS && !f.heard[COPY_FAIL] && !f.heard[COPY_VERIFIED]; i++)
+		engines_turn(&f.engines);
+	assert_true(f.heard[COPY_VERIFIED]);
+	close_fixture(&f);
+}
+
+static void a_hole_in_a_file_that_is_not_sparse_is_refused(void **state)
+{
+	const struct copy_message file = file_called(0, "", false, BYTES),
+				  hole = {.kind = COPY_HOLE, .have = {.end = 1}};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f);
+	begin(&f, "x", false);
+	wait_for(&f, COPY_RING);
+	say(&f, &file);
+	wait_for(&f, COPY_READY);
+	say(&f, &hole);
+	wait_for(&f, COPY_FAIL);
+	assert_non_null(strstr(f.fail.text, "a hole out of turn"));
+	close_fixture(&f);
+}
+
 static void add_file(struct copy_pack *pack, uint32_t number, const char *name, const char *content, const char *hashed)
 {
 	const struct copy_message file = file_called(number, name, false, strlen(content));
@@ -421,6 +472,8 @@ int main(void)
 		cmocka_unit_test(a_file_of_a_pack_with_another_hash_is_not_verified),
 		cmocka_unit_test(a_pack_behind_a_file_is_refused),
 		cmocka_unit_test(a_pack_is_judged_as_files_are),
+		cmocka_unit_test(a_hole_is_zeros_whatever_lay_there),
+		cmocka_unit_test(a_hole_in_a_file_that_is_not_sparse_is_refused),
 		cmocka_unit_test(a_forged_part_and_journal_are_not_verified),
 		cmocka_unit_test(the_receivers_own_names_in_a_directory_are_refused_in_words),
 	};
