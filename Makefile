@@ -14,6 +14,9 @@ TRANSFER_KILLS ?= 50
 SESSION_REQUESTS ?= 100000
 SMR_ROUNDS ?= 3
 SMR_FAILOVERS ?= 1000
+BUSY_SECONDS ?= 600
+BUSY_KILLS ?= 50
+BUSY_SERVICES ?=
 KV_ROUNDS ?= 7
 STORE_FAULTS ?= 100 30 20
 STORE_CUTS ?= 100
@@ -36,7 +39,7 @@ DRAW = ; status=$$?; python3 scripts/bench_page.py $(1) $(BUILD)/bench-$(1).json
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all tests program demo demo-kv demo-smr demo-broker demo-transfer check check-all check-rxe check-network stress bench bench-smr bench-smr-long bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
+.PHONY: all tests program demo demo-kv demo-smr demo-broker demo-transfer check check-all check-rxe check-network stress bench bench-smr bench-smr-long bench-transfer bench-broker busy sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD)) product
@@ -136,6 +139,9 @@ bench-kv: all ## The store beside Redis, ZooKeeper, etcd; kills, recoveries: 40 
 	@python3 scripts/bench_kv.py $(BUILD) --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv-beside.json
 	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv.json $(BENCH_ARGS) \
 		$(call DRAW,kv,--with $(BUILD)/bench-kv-beside.json)
+
+busy: all ## Services of three members beside four programs that compute, and 50 kills of each (BUSY_SECONDS=600): 3 h; build/busy.json
+	@python3 scripts/busy.py $(BUILD) $(BUSY_SERVICES) --seconds $(BUSY_SECONDS) --kills $(BUSY_KILLS) --out $(BUILD)/busy.json
 
 bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: at most 8 min (BROKER_ROUNDS=3); build/bench-broker.json, .html
 	@scripts/deps.sh kafka || echo "bench-broker: without what is missing: the packages of group kafka cannot be had here"

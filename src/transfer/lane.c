@@ -24,15 +24,22 @@ static void lane_move(struct lane *lane, enum lane_state to)
 	states_move("lane", lane_states, &lane->state, to, "%s to %s", lane->news.rail, lane->news.peer);
 }
 
-void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable)
+static struct blame *blame_of(struct lane *lane)
 {
-	*lane = (struct lane){.context = context, .peer = peer, .rail = rail, .state = LANE_CLOSED};
+	return &lane->blames[lane->rail];
+}
+
+void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail,
+	struct blame *blames, bool reachable)
+{
+	*lane = (struct lane){.context = context, .peer = peer, .rail = rail, .blames = blames, .state = LANE_CLOSED};
 	list_init(&lane->out);
 	lane_load_init(&lane->load, context->window_bytes);
 	lane_news_init(
 		&lane->news, context->node->config.name, hf_node_rail_name(context->node, rail), hf_peer_name(peer));
 	rail_monitor_init(&lane->monitor, lane->news.rail, lane->news.peer, &context->monitor, reachable,
 		hf_loop_now_ns(context->loop));
+	blame_of(lane)->usable = rail_monitor_available(&lane->monitor);
 }
 
 static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, uint64_t now_ns)
@@ -42,6 +49,7 @@ static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, u
 	rail_monitor_step(
 		&lane->monitor, &(struct rail_monitor_event){.type = type, .life = lane->life}, now_ns, &actions);
 	lane_news_step(&lane->news, &lane->monitor, &actions, now_ns);
+	blame_of(lane)->usable = rail_monitor_available(&lane->monitor);
 	if (actions.probe)
 		lane->retry_ns = now_ns;
 }
@@ -105,6 +113,7 @@ static void begin_life(struct lane *lane, uint64_t now_ns)
 		back_off(lane, now_ns);
 	else
 		lane_move(lane, LANE_CONNECTING);
+	blame_waits(blame_of(lane), now_ns);
 	lane->lives++;
 }
 
@@ -134,6 +143,8 @@ static void came_up(struct lane *lane, const struct wire_probe *from)
 
 	lane->backoff_ns = 0;
 	lane->was_up = true;
+	if (!lane->probes)
+		blame_idle(blame_of(lane));
 	lane_move(lane, lane->probes ? LANE_PROBING : LANE_UP);
 	if (lane->probes && !add(lane, 0, IBV_WR_RDMA_READ, &sge, &at))
 		lane_withdraw(lane); /* as in lane_send */
@@ -186,6 +197,7 @@ void lane_send(struct lane *lane, struct slice *slice, const struct lane_target 
 	slice->sent_ns = hf_loop_now_ns(lane->context->loop);
 	list_push_back(&lane->out, &slice->link);
 	lane->out_count++;
+	blame_waits(blame_of(lane), slice->sent_ns);
 	lane_load_sent(&lane->load, length, slice->sent_ns);
 	slice->confirms = opcode == IBV_WR_RDMA_WRITE && lane->context->confirm_writes;
 	slice->written = IBV_WC_SUCCESS;
@@ -329,8 +341,10 @@ static bool take_completions(struct lane *lane, uint64_t now_ns)
 	for (int i = 0; i < n; i++)
 		completed(lane, &wcs[i], now_ns);
 	/* Of all together: they came together, and the time since the last ones is theirs. */
-	if (lane->ended_bytes > 0)
+	if (lane->ended_bytes > 0) {
 		lane_load_ended(&lane->load, lane->ended_bytes, true, now_ns);
+		blame_served(blame_of(lane), lane->out_count > 0, now_ns);
+	}
 	lane->ended_bytes = 0;
 	return n > 0;
 }
@@ -347,8 +361,12 @@ static void end_life(struct lane *lane, uint64_t now_ns)
 	drop_vqp(lane);
 	lane_move(lane, LANE_CLOSED);
 	back_off(lane, now_ns);
-	if (path) /* a probe that ended for another reason says nothing: the next life is one, too (R-T16) */
-		monitor_step(lane, lane->probes ? RAIL_MONITOR_EVENT_PROBE_BAD : RAIL_MONITOR_EVENT_ERROR, now_ns);
+	if (!path) /* a probe that ended for another reason says nothing: the next life is one, too (R-T16) */
+		blame_idle(blame_of(lane));
+	else if (lane->probes)
+		monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_BAD, now_ns);
+	else if (!blame_peer(lane->blames, HF_RAILS_MAX, lane->rail, lane->context->monitor.error_window_ns, now_ns))
+		monitor_step(lane, RAIL_MONITOR_EVENT_ERROR, now_ns);
 	lane->probes = lane->timed_out = false;
 }
 

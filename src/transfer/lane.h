@@ -8,6 +8,7 @@
 
 #include <holdfast/vqp.h>
 
+#include "transfer/blame.h"
 #include "transfer/lane_news.h"
 #include "transfer/rail_monitor.h"
 #include "transfer/schedule.h"
@@ -43,6 +44,7 @@ struct lane {
 	unsigned rail;
 	enum lane_state state;
 	struct rail_monitor monitor;
+	struct blame *blames; /* of all rails to the peer, HF_RAILS_MAX of them */
 	struct lane_news news;
 	uint32_t life; /* of the monitor's, when the vqp was made */
 	struct hf_vqp *vqp;
@@ -63,7 +65,9 @@ struct lane {
 	unsigned lives; /* that were begun, likewise */
 };
 
-void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable);
+/* blames: HF_RAILS_MAX, shared by the lanes to the peer. */
+void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail,
+	struct blame *blames, bool reachable);
 /* Blocks no longer than hf_vqp_destroy. Slices that are out come back first. */
 void lane_close(struct lane *lane);
 

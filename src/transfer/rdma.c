@@ -109,7 +109,8 @@ void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct
 	list_init(&rails->jobs);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (rails->made & 1u << i)
-			lane_init(&rails->lanes[i], &rdma->lanes, peer->node_peer, i, is_reachable(rails, i));
+			lane_init(&rails->lanes[i], &rdma->lanes, peer->node_peer, i, rails->blames,
+				is_reachable(rails, i));
 }
 
 bool rdma_peer_has_ended(const struct rdma_peer *rails)

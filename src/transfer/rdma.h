@@ -25,6 +25,7 @@ struct rdma_peer {
 	struct list jobs;
 	uint32_t made;        /* bit per rail: lanes that were initialised */
 	uint64_t stranded_ns; /* since when no rail is open; 0: one is */
+	struct blame blames[HF_RAILS_MAX];
 	struct lane lanes[HF_RAILS_MAX];
 };
 

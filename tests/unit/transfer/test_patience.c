@@ -13,6 +13,7 @@
 #define CHUNK  (1u << 20)
 #define SECOND 1000000000ull
 #define LIMIT  100000u /* turns */
+#define LIVES  5u      /* of a lane */
 
 struct fixture {
 	struct engines engines;
@@ -107,6 +108,34 @@ static void a_time_out_fails_over_like_a_failure(void **state)
 	close_fixture(&f);
 }
 
+/* R-G6: as one that has no core. No slice ends in time on any rail; their lanes are made again until some do. */
+static void a_peer_that_stands_still_pauses_no_rail(void **state)
+{
+	const struct hf_transfer_config config = {.block_bytes = CHUNK,
+		.max_timeout_ns = SECOND / 50,
+		.rail_error_threshold = 1,
+		.rail_error_window_ns = 3600 * SECOND,
+		.fallback = HF_FALLBACK_OFF,
+		.max_retry_count = 1000};
+	const struct lane *lanes;
+	struct fixture f;
+
+	(void)state;
+	needs_a_rate();
+	open_fixture(&f, &config);
+	slow_rails(&f, 1);
+	submit(&f, HF_TRANSFER_WRITE);
+	lanes = container_of(f.engines.segment, struct peer, segment)->rails[1].lanes;
+	for (unsigned i = 0; i < LIMIT && (lanes[0].lives < LIVES || lanes[1].lives < LIVES); i++)
+		engines_turn(&f.engines);
+	for (unsigned rail = 0; rail < 2; rail++) {
+		assert_true(lanes[rail].lives >= LIVES);
+		assert_int_equal(lanes[rail].monitor.life, 0); /* no trip */
+	}
+	slow_rails(&f, 0);
+	close_fixture(&f);
+}
+
 /* T4: the wait for a rail begins when the last one is cut, not when the task began. */
 static void without_fallback_a_task_waits_for_a_rail_that_was_cut(void **state)
 {
@@ -190,6 +219,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
+		cmocka_unit_test(a_peer_that_stands_still_pauses_no_rail),
 		cmocka_unit_test(without_fallback_a_task_waits_for_a_rail_that_was_cut),
 		cmocka_unit_test(a_slow_stream_that_moves_is_not_ended),
 		cmocka_unit_test(cancels_are_no_failures_of_tcp),
