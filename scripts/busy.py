@@ -196,12 +196,13 @@ class Copies:
             rails = [{"name": f"r{i}", "kind": kind, "control": f"{net}.{first + i}:18515"} |
                      ({"address": f"{net}.{first + i}"} if kind == "soft" else {}) for i in range(2)]
             config = {"name": name, "fabric": self.fabric, "rails": rails, "management": [f"{net}.{first + 8}:18515"]}
-            config |= {"transfer": {"cores": cores}} if cores else {}
             (self.directory / f"{name}.json").write_text(json.dumps(config))
+            (self.directory / f"engine-{name}.json").write_text(
+                json.dumps({"node": f"{name}.json"} | ({"cores": cores} if cores else {})))
         self.to = ",".join([f"{net}.{32 + i}:18515" for i in range(2)] + [f"{net}.40:18515"])
         (self.directory / "into").mkdir()
         (self.directory / "file").write_bytes(os.urandom(COPY_MIB << 20))
-        self.processes.start("b", build / "holdfast", "transfer", "receive", "into", "--config", "b.json")
+        self.processes.start("b", build / "holdfast", "transfer", "receive", "into", "--engine", "engine-b.json")
         self.tcp_bytes = self.failovers = 0
 
     def writer(self, _):
@@ -209,13 +210,13 @@ class Copies:
             shutil.rmtree(self.directory / "into")
             (self.directory / "into").mkdir()
             with open(self.directory / "a.log", "a") as log:
-                done = subprocess.run([self.build / "holdfast", "transfer", "send", "file", self.to, "--config", "a.json", "--json"],
-                                      cwd=self.directory, stdout=subprocess.PIPE, stderr=log, check=True, timeout=AGAIN_S)
+                done = subprocess.run([self.build / "holdfast", "transfer", "send", "file", self.to, "--engine", "engine-a.json",
+                                       "--json"], cwd=self.directory, stdout=subprocess.PIPE, stderr=log, check=True, timeout=AGAIN_S)
             self.tcp_bytes += json.loads(done.stdout)["tcp_bytes"]
         return write
 
     def counts(self):
-        logs = "".join((self.directory / f"{name}.log").read_text(errors="replace") for name in "ab")
+        logs = "".join(path.read_text(errors="replace") for path in self.directory.glob("*.log"))
         return {name: len(re.findall(LINES[name], logs)) for name in ("rail_pauses", "falls_to_tcp")} | {"tcp_bytes": self.tcp_bytes}
 
     def close(self):

@@ -64,7 +64,8 @@ struct hf_transfer_config {
 struct hf_transfer_file {
 	struct hf_transfer_config engine;
 	char node_path[HF_PATH_BYTES]; /* its key "node": the configuration of the node and its rails */
-	struct hf_node_config node;    /* hf_transfer_config_load: the contents of that file */
+	/* hf_transfer_config_load: the contents of that file. `cores` is this file's key; default: HF_CORES_SHARED. */
+	struct hf_node_config node;
 };
 /* Reads the file and the file of its node. tcp listens at the address in the file, else at the first address of the
  * node's `management`, else of its rails' `control`, at a free port. -EINVAL: refused; another -errno: a file cannot be

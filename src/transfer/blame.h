@@ -1,9 +1,9 @@
 /* blame.h - whether an error of the path accuses its rail, or the peer (R-G6). Pure.
  *
- * A peer that has no core answers on no rail: the lanes of all rails fail one after the other, within the time that each
- * waits. So an error accuses its rail only if another rail to the peer was served while this one was silent, or had
- * nothing to wait for. A peer that is silent for longer than `patience_ns` is no busy one: then errors count again, and
- * rails are paused, which leaves the work to another transport.
+ * A peer that has no core answers on no rail: the lanes of all rails fail one after the other, within the time that
+ * each waits. So an error accuses its rail only if another rail to the peer was served while this one was silent, or
+ * had nothing to wait for. A peer that is silent for longer than `patience_ns` is no busy one: then errors count again,
+ * and rails are paused, which leaves the work to another transport.
  *
  * The first half of the silence says nothing: rails do not end their last slices at the same moment. */
 #ifndef HOLDFAST_TRANSFER_BLAME_H

@@ -43,6 +43,7 @@ struct file {
 	bool p2p, merge_requests;
 	uint32_t max_failover_attempts, max_buffers;
 	enum hf_transfer_fallback fallback;
+	enum hf_cores cores;
 	uint64_t lease_ns, cancel_grace_ns;
 	struct transports_section transports;
 };
@@ -121,6 +122,7 @@ static bool parse_p2p(const char *text, int64_t number, void *out)
 	return *(bool *)out;
 }
 
+static const char *const cores[] = {[HF_CORES_OWNED] = "owned", [HF_CORES_SHARED] = "shared", NULL};
 static const char *const fallbacks[] = {"auto", "off", "required", NULL};
 
 static const struct hf_config_key file_keys[] = {
@@ -133,6 +135,7 @@ static const struct hf_config_key file_keys[] = {
 	{"max_buffers", HF_CONFIG_NUMBER, INTO(file, max_buffers), .min = 1, .max = WIRE_BUFFERS_MAX},
 	{"merge_requests", HF_CONFIG_BOOL, INTO(file, merge_requests)},
 	{"fallback", HF_CONFIG_CHOICE, INTO(file, fallback), .choices = fallbacks},
+	{"cores", HF_CONFIG_CHOICE, INTO(file, cores), .choices = cores},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, INTO(file, lease_ns)},
 	{"cancel_grace_ms", HF_CONFIG_MILLISECONDS, INTO(file, cancel_grace_ns)},
 	{"transports", OBJECT(file, transports, transports_keys)},
@@ -150,6 +153,7 @@ static const struct hf_config_key file_keys[] = {
 };
 
 static const struct file defaults = {.merge_requests = true,
+	.cores = HF_CORES_SHARED,
 	.max_failover_attempts = 3,
 	.max_buffers = 10000,
 	.transports = {.rdma = {.enable = true, .workers = {.max_retry_count = 8, .block_size = 65536}},
@@ -187,6 +191,7 @@ static void fill(const struct file *file, struct hf_transfer_file *out)
 	for (unsigned i = 0; i < HF_TRANSPORTS; i++)
 		if (!on[i])
 			out->engine.transports_off |= 1u << i;
+	out->node.cores = file->cores;
 	memcpy(out->node_path, file->node, sizeof(file->node));
 }
 
@@ -230,6 +235,7 @@ int hf_transfer_config_load(
 	fill(&file, file_out);
 	if (rc == 0)
 		rc = hf_node_config_load(env, file.node, &file_out->node, error);
+	file_out->node.cores = file.cores;
 	if (rc == 0)
 		rc = choose_listen(path, file_out, error);
 	return rc;

@@ -30,8 +30,10 @@ static int configure(const struct copy_node_options *options, struct hf_transfer
 		failed = hf_transfer_config_load(env, options->engine, file, error);
 	else if (options->given != NULL)
 		file->node = *options->given;
-	else
+	else {
 		failed = hf_node_config_load(env, options->config, &file->node, error);
+		file->node.cores = HF_CORES_SHARED; /* as by default in an engine's file */
+	}
 	if (failed)
 		return failed;
 	if (options->fallback_given)

@@ -29,6 +29,7 @@ static void the_least_file_has_the_defaults_of_tent(void **state)
 	assert_string_equal(file.node_path, "node.json");
 	assert_int_equal(file.engine.max_failover_attempts, 3);
 	assert_int_equal(file.engine.fallback, HF_FALLBACK_AUTO);
+	assert_int_equal(file.node.cores, HF_CORES_SHARED);
 	assert_int_equal(file.engine.block_bytes, 65536);
 	assert_int_equal(file.engine.shm_block_bytes, 1 << 20);
 	assert_int_equal(file.engine.max_retry_count, 8);
@@ -42,7 +43,8 @@ static void every_key_goes_where_it_belongs(void **state)
 	static const char text[] =
 		"{\"node\": \"/etc/n.json\", \"metadata_type\": \"p2p\", \"max_failover_attempts\": 0,"
 		" \"max_buffers\": 16384,"
-		" \"merge_requests\": false, \"fallback\": \"required\", \"lease_ms\": 900, \"cancel_grace_ms\": 20,"
+		" \"merge_requests\": false, \"fallback\": \"required\", \"cores\": \"owned\",\"lease_ms\": 900, "
+		"\"cancel_grace_ms\": 20,"
 		" \"transports\": {"
 		"  \"rdma\": {\"enable\": false, \"max_timeout_ns\": 2000000000, \"rail_error_threshold\": 5,"
 		"   \"rail_error_window_secs\": 6, \"rail_cooldown_secs\": 7, \"rail_probe_interval_ms\": 250,"
@@ -60,6 +62,7 @@ static void every_key_goes_where_it_belongs(void **state)
 	assert_int_equal(file.engine.max_failover_attempts, -1);
 	assert_true(file.engine.keep_requests_apart);
 	assert_int_equal(file.engine.fallback, HF_FALLBACK_REQUIRED);
+	assert_int_equal(file.node.cores, HF_CORES_OWNED);
 	assert_int_equal(file.engine.max_buffers, 16384);
 	assert_int_equal(file.engine.lease_ns, SECOND * 9 / 10);
 	assert_int_equal(file.engine.cancel_grace_ns, SECOND / 50);
@@ -139,6 +142,7 @@ static void a_file_brings_its_node_and_an_address_for_tcp(void **state)
 	if (hf_transfer_config_load(hf_env_host(), path, &file, &error) != 0)
 		fail_msg("%s", error.text);
 	assert_string_equal(file.node.name, "a");
+	assert_int_equal(file.node.cores, HF_CORES_SHARED);
 	assert_string_equal(hf_addr_format(&file.engine.listen, addr), "127.0.0.3");
 	write_file(directory, "node.json",
 		"{\"name\": \"a\", \"rails\": [{\"name\": \"r0\", \"kind\": \"soft\", \"address\": \"127.0.0.2\"}]}");
