@@ -14,7 +14,6 @@
 #include "broker/connection.h"
 
 #define META_MOST  4096u
-#define ROOM_LEAST (1u << 20)         /* below it a start warns */
 #define CRC_KEY    "holdfast.crc32c=" /* the last line; Kafka reads over it */
 #define MARKING_NS 1000000000ull
 
@@ -291,14 +290,12 @@ static int start_alone(struct broker *broker, struct hf_error *error)
 static int open_marks(struct broker *broker, struct hf_error *error)
 {
 	const char *directory = broker->config.log_dirs;
-	uint64_t left, all;
 	int rc = log_marks_open(broker->env, directory, broker->config.node_id, &broker->marks, error);
 
-	if (hf_dir_space(broker->env, directory, &left, &all) == 0 && left < ROOM_LEAST)
-		log_warn("broker: the disk of %s is full (%llu bytes are left): records are served, and none is taken; "
-			 "make "
-			 "room and restart the broker",
-			directory, (unsigned long long)left);
+	if (broker_disk_is_full(broker))
+		log_warn("broker: the disk of %s is full (less than %u bytes are left): records are served, and none "
+			 "is taken; make room and restart the broker",
+			directory, BROKER_ROOM_LEAST);
 	if (rc != -ENOSPC)
 		return rc;
 	log_warn("broker: %s; damage of logs is not told from torn ends until there is room", error->text);

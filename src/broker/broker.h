@@ -18,6 +18,8 @@
 #include "broker/replication/replication.h"
 #include "broker/status.h"
 
+#define BROKER_ROOM_LEAST (1u << 20) /* below it the disk is full */
+
 struct broker_listener {
 	struct hf_watch watch;
 	struct hf_io *io;
@@ -103,14 +105,37 @@ void broker_retry_missing(struct broker *broker);
 struct partition *broker_find_led(
 	const struct broker *broker, struct codec_string topic, int32_t index, enum kafka_error *error_out);
 /* Whether the controller's state applies to this incarnation; before that it is an old one. */
-bool broker_is_member(const struct broker *broker);
+static inline bool broker_is_member(const struct broker *broker)
+{
+	return broker->journal != NULL || broker->quorum.registered;
+}
+
 /* Whether it may take records as a leader: the controller was reached within the session. */
-bool broker_has_lease(const struct broker *broker);
+static inline bool broker_has_lease(const struct broker *broker)
+{
+	return broker->journal != NULL || quorum_has_lease(&broker->quorum);
+}
+
+/* Of LOG_DIRS. */
+static inline bool broker_disk_is_full(const struct broker *broker)
+{
+	uint64_t left, all;
+
+	return hf_dir_space(broker->env, broker->config.log_dirs, &left, &all) == 0 && left < BROKER_ROOM_LEAST;
+}
+
 /* The error for an offset. Without a lease another broker may lead with a longer log: OFFSET_OUT_OF_RANGE would reset
  * the client's position, so the client is redirected instead. */
 enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error);
-/* The controller that clients receive for requests about topics. */
-int32_t broker_controller(const struct broker *broker);
+/* The controller that clients receive for requests about topics: every broker takes them, and the one that leads the
+ * log answers soonest. */
+static inline int32_t broker_controller(const struct broker *broker)
+{
+	int32_t leader = quorum_leader(&broker->quorum);
+
+	return leader < 0 ? broker->config.node_id : leader;
+}
+
 /* Where clients of listener `index` find a broker; NULL: it is not alive, or has no such listener. */
 const struct controller_endpoint *broker_endpoint_of(const struct broker *broker, int32_t node, unsigned index);
 

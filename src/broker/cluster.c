@@ -130,27 +130,9 @@ const struct controller_endpoint *broker_endpoint_of(const struct broker *broker
 	return at == NULL || !at->alive || index >= at->endpoint_count ? NULL : &at->endpoints[index];
 }
 
-bool broker_is_member(const struct broker *broker)
-{
-	return broker->journal != NULL || broker->quorum.registered;
-}
-
-bool broker_has_lease(const struct broker *broker)
-{
-	return broker->journal != NULL || quorum_has_lease(&broker->quorum);
-}
-
 enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error)
 {
 	return error == KAFKA_OFFSET_OUT_OF_RANGE && !broker_has_lease(broker) ? KAFKA_NOT_LEADER_OR_FOLLOWER : error;
-}
-
-/* Every broker takes such requests; the one that leads the log answers soonest. */
-int32_t broker_controller(const struct broker *broker)
-{
-	int32_t leader = quorum_leader(&broker->quorum);
-
-	return leader < 0 ? broker->config.node_id : leader;
 }
 
 struct partition *broker_find_led(

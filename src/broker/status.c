@@ -1,4 +1,4 @@
-/* A broker's page and metrics. */
+/* A broker's pages and metrics. */
 #include "broker/status.h"
 
 #include <jansson.h>
@@ -9,8 +9,8 @@
 #include "broker/rdma/rdma.h"
 #include "node/node.h"
 
-#define PATH      "/broker.json"
-#define UPDATE_NS 500000000ull
+#define UPDATE_NS    500000000ull
+#define REASON_BYTES 160
 
 /* ---- metrics ---- */
 
@@ -75,6 +75,20 @@ static uint64_t count_damaged(const struct broker *broker)
 static uint64_t count_missing(const struct broker *broker)
 {
 	return broker_is_member(broker) ? count_condition(broker, CONDITION_MISSING) : 0;
+}
+
+/* Without a leader, and a replica is to be here. */
+static uint64_t count_offline_here(const struct broker *broker)
+{
+	uint64_t offline = 0;
+
+	for (unsigned i = 0; i < broker->controller.topic_count; i++)
+		for (int32_t k = 0; k < broker->controller.topics[i]->partitions; k++) {
+			const struct controller_partition *at = &broker->controller.topics[i]->at[k];
+
+			offline += at->leader < 0 && controller_set_has(&at->replicas, broker->config.node_id);
+		}
+	return offline;
 }
 
 static uint64_t count_connections(const struct broker *broker)
@@ -225,6 +239,52 @@ static json_t *describe(const struct broker_status *status)
 		"partitions", partitions, "counts", counts);
 }
 
+/* false: it serves. What makes others wrong comes first. */
+static bool find_wrong(const struct broker *broker, char reason[REASON_BYTES])
+{
+	static const struct {
+		uint64_t (*count)(const struct broker *broker);
+		const char *words;
+	} wrong[] = {{count_damaged, "logs are damaged, and are not served"},
+		{count_failed, "logs take no records: the disk is full, or refused"},
+		{count_missing, "logs could not be opened"},
+		{count_offline_here, "partitions of this broker have no leader"}};
+	const char *words = NULL;
+
+	if (!broker_is_member(broker))
+		words = "the controller has not registered this broker: it reaches no majority of "
+			"controller.quorum.voters";
+	else if (!broker_has_lease(broker))
+		words = "no majority of controller.quorum.voters has answered this broker within its session";
+	else if (broker->journal == NULL ? broker->quorum.failed : journal_failed(broker->journal))
+		words = "the controller cannot write its log here: make room and restart the broker";
+	else if (broker_disk_is_full(broker))
+		words = "the disk of log.dirs is full: make room and restart the broker";
+	if (words != NULL) {
+		snprintf(reason, REASON_BYTES, "%s", words);
+		return true;
+	}
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		uint64_t count = wrong[i].count(broker);
+
+		snprintf(reason, REASON_BYTES, "%llu %s", (unsigned long long)count, wrong[i].words);
+		if (count > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Ready is a broker that takes and serves the records of all its partitions (R-B46); /health says only that the node
+ * works. */
+static void ready(const struct http_request *request, struct http_answer *answer, void *context)
+{
+	const struct broker *broker = ((struct broker_status *)context)->broker;
+	char reason[REASON_BYTES];
+
+	(void)request;
+	http_answer_ready(answer, broker->node->config.name, find_wrong(broker, reason) ? reason : NULL);
+}
+
 static void serve(const struct http_request *request, struct http_answer *answer, void *context)
 {
 	json_t *json = describe(context);
@@ -235,17 +295,24 @@ static void serve(const struct http_request *request, struct http_answer *answer
 	json_decref(json);
 }
 
+static const struct {
+	const char *path;
+	http_handler *handler;
+} pages[] = {{"/broker.json", serve}, {"/ready", ready}};
+
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error)
 {
 	struct http_server *http = broker->node == NULL ? NULL : broker->node->status.http;
-	int rc;
+	int rc = 0;
 
 	*status = (struct broker_status){.broker = broker, .timer = {.fire = update, .quiet = true}};
 	register_metrics(status);
 	update(&status->timer, hf_loop_now_ns(broker->loop));
-	rc = http == NULL ? 0 : http_route(http, PATH, serve, status);
-	status->has_page = http != NULL && rc == 0;
-	return rc == 0 ? 0 : hf_error_set(error, rc, "broker: %s is served by another broker of this node", PATH);
+	for (; http != NULL && status->pages < sizeof(pages) / sizeof(*pages) && rc == 0; status->pages += rc == 0)
+		rc = http_route(http, pages[status->pages].path, pages[status->pages].handler, status);
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "broker: %s is served by another service of this node",
+				 pages[status->pages].path);
 }
 
 void broker_status_close(struct broker_status *status)
@@ -253,8 +320,8 @@ void broker_status_close(struct broker_status *status)
 	if (status->broker == NULL)
 		return;
 	hf_loop_cancel_timer(status->broker->loop, &status->timer);
-	if (status->has_page)
-		http_unroute(status->broker->node->status.http, PATH);
+	while (status->pages > 0)
+		http_unroute(status->broker->node->status.http, pages[--status->pages].path);
 	for (unsigned i = 0; i < STATUS_METRICS; i++)
 		hf_metric_hide(status->metrics[i]);
 	*status = (struct broker_status){0};

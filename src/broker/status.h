@@ -1,6 +1,6 @@
-/* status.h - the status of a broker: /broker.json of the node's HTTP server, and metrics of the process.
+/* status.h - the status of a broker: /broker.json and /ready of the node's HTTP server, and metrics of the process.
  *
- * A broker without a node has no page. Owned by the broker's loop. */
+ * A broker without a node has no pages. Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_STATUS_H
 #define HOLDFAST_BROKER_STATUS_H
 
@@ -16,7 +16,7 @@ struct broker_status {
 	struct hf_timer timer;
 	struct hf_metric *metrics[STATUS_METRICS];
 	uint64_t told[STATUS_METRICS]; /* of counters: what was added so far */
-	bool has_page;
+	unsigned pages;                /* that the HTTP server has */
 };
 
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error);

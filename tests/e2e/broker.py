@@ -273,6 +273,25 @@ def a_damaged_log_is_not_served_until_its_loss_is_accepted(directory):
     assert list(second.parent.glob("*.log.damaged"))
 
 
+def a_broker_is_ready_while_all_of_its_logs_serve(directory):
+    node = _node("broker", 1, 18515)
+    host = node["rails"][0]["address"]
+    with _Broker(directory, node=node | {"http": f"{host}:8080"}) as broker:
+        with _wire(broker) as client:
+            assert client.create("numbers", flush_messages=1) == 0
+            for n in range(3):
+                assert client.produce("numbers", kafka_wire.batch([b"%d" % n])) == (0, n)
+        assert program.page(host, "/ready") == (200, {"node": "broker", "ready": True, "reason": "it serves"})
+        broker.stop(signal.SIGKILL)
+        log = next(pathlib.Path(directory, "logs", "numbers-0").glob("*.log"))
+        data = log.read_bytes()
+        log.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+        broker.start()
+        status, answer = program.page(host, "/ready")
+        assert status == 503 and answer["reason"] == "1 logs are damaged, and are not served", answer
+        assert program.page(host, "/health")[0] == 200
+
+
 def strangers_cost_the_broker_nothing(directory):
     with _Broker(directory) as broker:
         host, port = broker.address.split(":")

@@ -48,7 +48,7 @@ def _kcat(address, *arguments, text=None):
 def _until(find, words):
     end = time.monotonic() + LIMIT_S
     while not (found := find()):
-        assert time.monotonic() < end, words
+        assert time.monotonic() < end, words if isinstance(words, str) else words()
         time.sleep(0.05)
     return found
 
@@ -285,6 +285,34 @@ def three_brokers_answer_for_each_other_and_without_one(directory):
         assert _run(directory, "topics", cluster.address, "delete", "numbers-0").stdout == "deleted topic numbers-0\n"
         _settles(directory, lambda found: found["partitions"][0]["offline"] == [coordinator]
                  and coordinator not in found["partitions"][0]["isr"], "topics", cluster.address, "describe", "numbers-1")
+
+
+def a_broker_is_ready_while_it_reaches_a_majority(directory):
+    with broker_cluster.Cluster(program.HOLDFAST, directory) as cluster:
+        def becomes(i, status):
+            return _until(lambda: (answer := program.page(cluster.hosts[i][0], "/ready"))[0] == status and answer[1],
+                          lambda: f"/ready of broker {i + 1}: {program.page(cluster.hosts[i][0], '/ready')}")
+
+        def offline(i):
+            return program.page(cluster.hosts[i][0], "/broker.json")[1]["counts"]["partitions_offline"]
+
+        cluster.start(0)
+        _until(lambda: "listens on" in cluster.log(0).read_text(), "broker 1 does not start")
+        assert "has not registered this broker" in becomes(0, 503)["reason"]
+        cluster.start(1)
+        cluster.start(2)
+        for i in range(3):
+            assert becomes(i, 200)["reason"] == "it serves"
+        _run(directory, "topics", cluster.address, "create", "ones", "--partitions", "3", "--replicas", "1")
+        cluster.stop(2)
+        _until(lambda: offline(0) == 1, "no partition is offline")  # it is none of broker 1
+        assert becomes(0, 200)
+        cluster.stop(1)
+        assert "within its session" in becomes(0, 503)["reason"]
+        cluster.start(1)
+        cluster.start(2)
+        for i in range(3):
+            becomes(i, 200)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ A broker alone, killed or stopped in order, and a replica of three. What is held
 serve what it had, or it serves all of it; fewer acknowledged records than before are never served without an error, and an
 offset is never given twice. Every EVERYth case runs (1: all); PEERS 0 leaves the three brokers out.
 """
-import http.client
 import json
 import os
 import pathlib
@@ -16,6 +15,7 @@ import subprocess
 import sys
 import time
 
+import broker as broker_alone
 import damage
 import kafka_wire
 import program
@@ -43,12 +43,13 @@ def _wait_until(holds, words):
 class _Alone:
     """A broker without peers, with small segments and a sync of each record."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, node=None):
         self.directory, self.process = pathlib.Path(directory), None
         self.directory.mkdir(exist_ok=True)
         self.logs = self.directory / "logs"
         self.config = self.directory / "broker.json"
-        self.config.write_text('{"broker": {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "logs"}}')
+        section = {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "logs"}
+        self.config.write_text(json.dumps({**(node or {}), "broker": section}))
 
     def start(self):
         """The words of a start that was refused; None: it runs."""
@@ -248,7 +249,9 @@ def a_topic_without_descriptors_is_refused_and_the_broker_starts_again(directory
 def a_full_disk_is_served_for_reading(directory):
     if os.geteuid() != 0:
         raise program.Skip("mounting a small file system needs root")
-    broker = _Alone(directory)
+    node = broker_alone._node("broker", 1, 18515)
+    host = node["rails"][0]["address"]
+    broker = _Alone(directory, node | {"http": f"{host}:8080"})
     broker.logs.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(broker.logs)], capture_output=True).returncode:
         raise program.Skip("a file system cannot be mounted here")
@@ -261,9 +264,12 @@ def a_full_disk_is_served_for_reading(directory):
                 count += 1
             assert client.create("new") == kafka_wire.STORAGE_ERROR
             assert client.topics() == ["big"]
+        assert program.page(host, "/ready")[0] == 503
         broker.stop(signal.SIGKILL)
         assert broker.start() is None, broker.words()
         assert "make room" in broker.words()
+        status, answer = program.page(host, "/ready")
+        assert status == 503 and answer["reason"].startswith("the disk of log.dirs is full"), answer
         with broker.client() as client:
             error, values = client.read("big")
             assert (error, len(values)) == (0, count)
@@ -278,10 +284,8 @@ def a_full_disk_is_served_for_reading(directory):
 def _status(cluster, i):
     """The partition of the topic as broker i sees it; None: the broker does not answer, or has no such topic."""
     try:
-        stream = http.client.HTTPConnection(cluster.hosts[i][0], 8080, timeout=LIMIT_S)
-        stream.request("GET", "/broker.json")
-        found = [one for one in json.loads(stream.getresponse().read())["partitions"] if one["topic"] == TOPIC]
-        stream.close()
+        status = program.page(cluster.hosts[i][0], "/broker.json")[1]
+        found = [one for one in status["partitions"] if one["topic"] == TOPIC]
     except (OSError, ValueError):
         return None
     return found[0] if found else None

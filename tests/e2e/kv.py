@@ -1,5 +1,4 @@
 """`holdfast kv`: three members as processes, as clients of Redis see them."""
-import http.client
 import json
 import pathlib
 import re
@@ -182,13 +181,6 @@ def writes_go_on_without_a_killed_member_and_it_returns_with_all(directory):
             assert returned.ask("GET", f"after{i}") == b"%d" % i
         assert returned.ask("INCR", "counter") == 51
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
-
-
-def _page(cluster, i, path):
-    client = http.client.HTTPConnection(cluster.http(i), timeout=LIMIT_S)
-    client.request("GET", path)
-    answer = client.getresponse()
-    return answer.status, json.loads(answer.read())
 
 
 def _info(client):
@@ -566,7 +558,7 @@ def status_shows_members_and_the_steps_of_a_recovery(directory):
 
 def a_member_is_ready_while_it_serves(directory):
     def ready(wanted):
-        status, answer = _page(cluster, 0, "/ready")
+        status, answer = program.page(cluster.hosts[0][0], "/ready")
         return status == wanted and answer
 
     with Cluster(directory, "shm") as cluster:
@@ -577,7 +569,7 @@ def a_member_is_ready_while_it_serves(directory):
         cluster.kill(2)
         cluster.wait("n0 is cut off", lambda: ready(503))
         assert ready(503)["ready"] is False and ready(503)["reason"].startswith("CLUSTERDOWN"), ready(503)
-        assert client.ask("PING").startswith("-CLUSTERDOWN ") and _page(cluster, 0, "/health")[0] == 200
+        assert client.ask("PING").startswith("-CLUSTERDOWN ") and program.page(cluster.hosts[0][0], "/health")[0] == 200
         assert _info(client)["serving"] == "0"
 
 

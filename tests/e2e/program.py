@@ -5,6 +5,7 @@ run raises Skip with the reason. Each test has a directory of its own as TMPDIR 
 may run beside one another.
 """
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
@@ -60,6 +61,17 @@ def read_until(process, words):
         if all(word in line for word in words):
             return line
     raise AssertionError(f"the program ended before it said {words}:\n{''.join(seen)}\n{process.stderr.read()}")
+
+
+def page(host, path, port=8080):
+    """Status and content of a page of a node, which is JSON."""
+    stream = http.client.HTTPConnection(host, port, timeout=RUN_LIMIT_S)
+    try:
+        stream.request("GET", path)
+        answer = stream.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        stream.close()
 
 
 def children(pid):

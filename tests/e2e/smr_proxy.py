@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """smr_proxy.py PROGRAM - three proxies before three unmodified redis-servers: redis-cli at any of them, leaders killed."""
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -334,10 +333,7 @@ def a_member_is_added_and_leaders_are_removed(directory):
 
 def a_member_is_ready_while_it_reaches_a_majority(directory):
     def page(i, path):
-        client = http.client.HTTPConnection(it.hosts[i], 8080, timeout=60)
-        client.request("GET", path)
-        answer = client.getresponse()
-        return answer.status, json.loads(answer.read())
+        return program.page(it.hosts[i], path)
 
     with _cluster(directory) as it:
         it.leader()

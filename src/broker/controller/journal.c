@@ -229,6 +229,11 @@ static int append(struct journal *journal, const struct kafka_controller_command
 	return rc;
 }
 
+bool journal_failed(const struct journal *journal)
+{
+	return journal->failed;
+}
+
 void journal_propose(
 	struct journal *journal, const struct kafka_controller_command *command, struct controller_result *result)
 {

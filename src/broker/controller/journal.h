@@ -24,5 +24,6 @@ void journal_close(struct journal *journal); /* NULL is legal */
 /* Writes the command, syncs it and applies it. What the state machine refuses, it refuses again at the next start. */
 void journal_propose(
 	struct journal *journal, const struct kafka_controller_command *command, struct controller_result *result);
+bool journal_failed(const struct journal *journal); /* nothing more is written: the disk is full, or refused */
 
 #endif
