@@ -16,25 +16,18 @@
 
 #include "batches.h"
 #include "broker/log/partition.h"
+#include "log_bed.h"
 
 #define SEGMENT_BYTES 4096u
 #define VALUE_BYTES   100u
-#define T0            1700000000000ll /* milliseconds */
+#define T0            LOG_BED_T0
 #define FIRST         "00000000000000000000.log"
 
 static const uint8_t owner[LOG_OWNER_BYTES] = {1, 2, 3};
 static char directory[64], logs[80];
 static struct log_marks *marks;
 static struct partition_log *one;
-static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
-	.index_interval_bytes = 1000,
-	.max_message_bytes = 2048,
-	.segment_ms = -1,
-	.retention_ms = -1,
-	.retention_bytes = -1,
-	.timestamp_after_ms = 3600000,
-	.flush_messages = FLUSH_NEVER,
-	.flush_ms = FLUSH_NEVER};
+static struct log_config config;
 
 /* ---- the log and its mark ---- */
 
@@ -44,22 +37,14 @@ static void open_log(bool closed)
 	struct log_mark *mark;
 
 	if (log_marks_open(hf_env_host(), directory, 7, &marks, &error) != 0 ||
-		log_marks_take(marks, owner, 0, &mark, &error) != 0 ||
-		partition_log_open(hf_env_host(), logs, &config, mark, closed, 0, T0, &one, &error) != 0)
+		log_marks_take(marks, owner, 0, &mark, &error) != 0)
 		fail_msg("%s", error.text);
+	one = log_bed_open(logs, &config, mark, closed);
 }
 
-/* As a killed process leaves its files. */
 static void kill_process(void)
 {
-	one->failed = true;
-	while (!list_empty(&one->segments)) {
-		struct segment *segment = container_of(one->segments.next, struct segment, node);
-
-		list_remove(&segment->node);
-		segment_release(segment);
-	}
-	partition_log_close(one);
+	log_bed_kill(one);
 	log_marks_close(marks);
 }
 
@@ -99,11 +84,9 @@ static void sync_log(void)
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/holdfast-damage-XXXXXX");
-	if (mkdtemp(directory) == NULL)
-		return -1;
+	log_bed_make_directory(directory);
 	snprintf(logs, sizeof(logs), "%s/t-0", directory);
-	config.flush_messages = FLUSH_NEVER;
+	config = log_bed_config(SEGMENT_BYTES, 2048);
 	open_log(true);
 	return 0;
 }

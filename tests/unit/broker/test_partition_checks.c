@@ -15,35 +15,25 @@
 #include "batches.h"
 #include "broker/codec/compression.h"
 #include "broker/log/partition_log.h"
+#include "log_bed.h"
 
-#define T0 1700000000000
+#define T0 LOG_BED_T0
 
-static const struct log_config config = {.segment_bytes = 65536,
-	.index_interval_bytes = 1000,
-	.max_message_bytes = 8192,
-	.segment_ms = 3600000,
-	.retention_ms = -1,
-	.retention_bytes = -1,
-	.timestamp_after_ms = 3600000,
-	.flush_messages = FLUSH_NEVER,
-	.flush_ms = FLUSH_NEVER,
-	.min_insync_replicas = 1};
+static struct log_config config;
 static struct partition_log *partition_log;
 static char directory[64];
 
 static void open_log(void)
 {
-	struct hf_error error = {0};
-
-	if (partition_log_open(hf_env_host(), directory, &config, NULL, true, 0, T0, &partition_log, &error) != 0)
-		fail_msg("%s", error.text);
+	partition_log = log_bed_open(directory, &config, NULL, true);
 }
 
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
-	assert_non_null(mkdtemp(directory));
+	log_bed_make_directory(directory);
+	config = log_bed_config(65536, 8192);
+	config.segment_ms = 3600000;
 	open_log();
 	return 0;
 }

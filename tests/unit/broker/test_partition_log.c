@@ -17,52 +17,32 @@
 #include "batches.h"
 #include "broker/log/next_segment.h"
 #include "broker/log/partition.h"
+#include "log_bed.h"
 
 #define SEGMENT_BYTES 16384u
-#define T0            1700000000000ll /* milliseconds */
+#define T0            LOG_BED_T0
 
 static char directory[64];
 static struct partition_log *partition_log;
 static struct log_mark *mark; /* NULL: none is kept */
-static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
-	.index_interval_bytes = 1000,
-	.max_message_bytes = 8192,
-	.segment_ms = -1,
-	.retention_ms = -1,
-	.retention_bytes = -1,
-	.timestamp_after_ms = 3600000,
-	.flush_messages = FLUSH_NEVER,
-	.flush_ms = FLUSH_NEVER};
+static struct log_config config;
 
 static void open_log(bool clean)
 {
-	struct hf_error error = {0};
-	int rc = partition_log_open(hf_env_host(), directory, &config, mark, clean, 0, T0, &partition_log, &error);
-
-	if (rc != 0)
-		fail_msg("%s", error.text);
+	partition_log = log_bed_open(directory, &config, mark, clean);
 }
 
-/* As a killed process leaves its files: nothing is trimmed, no checkpoint written. */
 static void crash(void)
 {
-	partition_log->failed = true;
-	list_for_each_safe (at, &partition_log->segments) {
-		struct segment *segment = container_of(at, struct segment, node);
-
-		list_remove(&segment->node);
-		segment_release(segment);
-	}
-	partition_log_close(partition_log);
+	log_bed_kill(partition_log);
 	partition_log = NULL;
 }
 
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
-	if (mkdtemp(directory) == NULL)
-		return -1;
+	log_bed_make_directory(directory);
+	config = log_bed_config(SEGMENT_BYTES, 8192);
 	open_log(true);
 	return 0;
 }
