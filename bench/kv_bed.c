@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ask_page.h"
 #include "cli/report_file.h"
 #include "cli/smr/ask.h"
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ask_page.h"
 #include "cli/cli.h"
 #include "cli/process.h"
-#include "cli/smr/ask.h"
 
 #define WAIT_NS  2000000000ull
 #define AGAIN_NS 1000000000ull

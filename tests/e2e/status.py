@@ -1,4 +1,5 @@
 """What a configured node serves over HTTP, as Prometheus, a browser and a health check read it."""
+import contextlib
 import http.client
 import json
 import os
@@ -8,9 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
+import broker
+import kv_cluster
 import program
 
 LIMIT_S = 60
@@ -135,6 +139,54 @@ def an_address_that_is_taken_is_named(directory):
         path.write_text(json.dumps(config))
         done = program.run(directory, "run", "--config", str(path), "--", "ibv_rc_pingpong", "-g", "0")
         assert done.returncode != 0 and f"127.0.0.1:{node.port} is in use" in done.stderr, done.stderr
+
+
+def _status(directory, service, address):
+    return program.run(directory, *service.split(), "status", address)
+
+
+def _serve_nothing(stop, listener):
+    listener.settimeout(0.1)
+    kept = []
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            kept.append(listener.accept())
+
+
+def a_status_command_says_what_is_at_the_address_instead(directory):
+    node = broker._node("broker", 1, 18515)
+    host = node["rails"][0]["address"]
+    below = pathlib.Path(directory) / "kv"
+    below.mkdir()
+    with broker._Broker(directory, node=node | {"http": f"{host}:8080"}) as of, kv_cluster.Cluster(below, "shm", 1) as store:
+        others = {
+            of.address: "serves clients of Kafka",
+            "%s:%d" % store.address(0): "serves clients of Redis",
+            node["rails"][0]["control"]: "does not speak HTTP",
+            "127.0.0.1:1": "cannot be reached: Connection refused",
+        }
+        for address, words in others.items():
+            for service in ("kv", "smr", "broker", "transfer"):
+                done = _status(directory, service, address)
+                assert done.returncode > 0 and f"{address} {words}" in done.stderr, (service, done.stderr)
+                assert "give the address under `http`" in done.stderr, done.stderr
+        for service, address, right in (("kv", f"{host}:8080", "broker"), ("smr", f"{host}:8080", "broker"),
+                                        ("transfer", store.http(0), "kv"), ("broker", store.http(0), "kv")):
+            done = _status(directory, service, address)
+            assert f"use `holdfast {right} status {address}`" in done.stderr, (service, done.stderr)
+            assert _status(directory, right, address).returncode == 0
+
+
+def a_status_command_ends_where_nothing_answers(directory):
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        thread = threading.Thread(target=_serve_nothing, args=[stop, silent])
+        thread.start()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        done = _status(directory, "broker", address)
+        stop.set()
+        thread.join()
+    assert done.returncode > 0 and f"{address} has not answered within 2 s" in done.stderr, done.stderr
 
 
 if __name__ == "__main__":

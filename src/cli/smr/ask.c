@@ -9,7 +9,6 @@
 
 #define READ_BYTES 16384u
 #define LINE_BYTES 512u
-#define PAGE_MOST  (1u << 20)
 
 struct waiting {
 	struct hf_watch watch;
@@ -148,47 +147,4 @@ int ask_memcached(struct ask *ask, const char *line, uint64_t wait_ns, struct re
 	else if (proxy_text_value(ask->in.data, ask->in.bytes, &value, &used))
 		*reply_out = (struct resp_element){.type = RESP_BULK, .text = value.data, .bytes = value.data_bytes};
 	return 0;
-}
-
-/* ---- HTTP ---- */
-
-static int read_page(struct ask *ask, const char *path, uint64_t wait_ns)
-{
-	uint64_t end_ns = now_ns(ask) + wait_ns;
-	char text[LINE_BYTES];
-	ssize_t n = 0;
-	int rc;
-
-	(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: holdfast\r\nConnection: close\r\n\r\n", path);
-	rc = ask_write(ask, text, end_ns);
-	while (rc == 0 && ask->in.bytes < PAGE_MOST && (n = ask_read(ask, end_ns)) > 0)
-		continue;
-	return rc != 0 ? rc : n < 0 ? (int)n : 0;
-}
-
-json_t *ask_page(
-	struct hf_loop *loop, const struct hf_addr *to, const char *path, uint64_t wait_ns, struct hf_error *error)
-{
-	char text[HF_ADDR_TEXT], *body;
-	json_t *json = NULL;
-	struct ask ask;
-	int rc = ask_open(&ask, loop, to);
-
-	if (rc == 0)
-		rc = read_page(&ask, path, wait_ns);
-	if (rc != 0) {
-		hf_error_set(error, rc, "%s does not answer: %s", hf_addr_format(to, text), strerror(-rc));
-	} else {
-		resp_out_raw(&ask.in, "", 1);
-		body = ask.in.failed ? NULL : strstr((char *)ask.in.data, "\r\n\r\n");
-		json = body == NULL || strncmp((char *)ask.in.data, "HTTP/1.1 200", 12) != 0
-			       ? NULL
-			       : json_loads(body, 0, NULL);
-		if (json == NULL)
-			hf_error_set(error, -EPROTO,
-				"%s has no page %s: give the `http` address of a node with a replica",
-				hf_addr_format(to, text), path);
-	}
-	ask_close(&ask);
-	return json;
 }

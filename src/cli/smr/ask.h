@@ -1,11 +1,9 @@
-/* ask.h - small clients for programs that wait: a command to Redis or memcached, a page over HTTP. Each call turns the
- * loop until the reply has arrived or its time is over. */
+/* ask.h - small clients for programs that wait: a command to Redis or memcached. Each call turns the loop until the reply
+ * has arrived or its time is over. */
 #ifndef HOLDFAST_CLI_SMR_ASK_H
 #define HOLDFAST_CLI_SMR_ASK_H
 
 #include <holdfast/loop.h>
-
-#include <jansson.h>
 
 #include "net/resp.h"
 #include "net/resp_out.h"
@@ -26,9 +24,5 @@ int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_e
 /* The same with memcached: a number is RESP_INTEGER, the first value RESP_BULK, no value RESP_NULL, a line
  * RESP_SIMPLE. */
 int ask_memcached(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out);
-
-/* The JSON at this path; NULL with words. */
-json_t *ask_page(
-	struct hf_loop *loop, const struct hf_addr *to, const char *path, uint64_t wait_ns, struct hf_error *error);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <holdfast/node.h>
 
+#include "cli/ask_page.h"
 #include "cli/cli.h"
 #include "cli/process.h"
 #include "cli/report_file.h"

@@ -34,7 +34,10 @@ static int send_change(const struct hf_addr *proxy, const char *line)
 		status = cli_refuse(COMMAND, "no answer in 60 s: a member that is added has to run and to reach the "
 					     "others; the change goes on until it does, or its id is removed");
 	else if (rc != 0)
-		status = cli_refuse(COMMAND, "%s does not answer: %s", hf_addr_format(proxy, text), strerror(-rc));
+		status = cli_refuse(COMMAND,
+			"%s does not answer as a proxy: %s; give the address under `listen` of a "
+			"member that runs",
+			hf_addr_format(proxy, text), strerror(-rc));
 	else if (reply.type == RESP_ERROR)
 		status = cli_refuse(COMMAND, "%.*s", (int)reply.bytes, (const char *)reply.text);
 	else

@@ -8,15 +8,16 @@
 
 #include <holdfast/node.h>
 
+#include "cli/ask_page.h"
 #include "cli/cli.h"
 #include "cli/draw.h"
-#include "cli/http_get.h"
 #include "cli/process.h"
 #include "cli/screen.h"
 #include "cli/transfer/copy.h"
 
 #define PAGE        "/transfer"
 #define EVERY_MS    500u
+#define WAIT_NS     2000000000ull
 #define LINE_BYTES  256
 #define MEGABYTE    1e6
 #define STATE_BYTES 64
@@ -100,17 +101,14 @@ static void draw(FILE *to, const void *what)
 static int ask(const struct hf_addr *address, json_t **root_out)
 {
 	struct hf_error error = {0};
-	char *body;
+	struct hf_loop *loop;
 
 	*root_out = NULL;
-	if (http_get(hf_env_host(), address, PAGE, &body, &error) != 0)
-		return cli_refuse(
-			"transfer", "%s; is it the address under `http` of a node that transfers?", error.text);
-	*root_out = json_loads(body, 0, NULL);
-	free(body);
-	if (!json_is_object(*root_out))
-		return cli_refuse("transfer", "the answer is no JSON object");
-	return 0;
+	if (hf_loop_create(hf_env_host(), &loop) != 0)
+		return cli_refuse("transfer status", "cannot make a loop");
+	*root_out = ask_page(loop, address, PAGE, WAIT_NS, &error);
+	hf_loop_destroy(loop);
+	return *root_out == NULL ? cli_refuse("transfer status", "%s", error.text) : 0;
 }
 
 /* In place on a terminal until it is interrupted or the node is gone; otherwise once. */
