@@ -309,6 +309,14 @@ def a_broker_is_ready_while_it_reaches_a_majority(directory):
         assert becomes(0, 200)
         cluster.stop(1)
         assert "within its session" in becomes(0, 503)["reason"]
+        alone = cluster.address.split(",")[0]
+        listed = _run(directory, "topics", alone)
+        assert "ones: 3 partitions" in listed.stdout and "NOT CURRENT" in listed.stderr, listed
+        assert "NOT CURRENT" in _run(directory, "topics", alone, "describe", "ones").stderr
+        for action in ("create", "delete"):
+            _refused(directory, ["have no controller", "start a majority"], "topics", alone, action, "two", "--timeout", "1")
+        told = program.run(directory, "broker", "status", f"{cluster.hosts[0][0]}:8080", check=0).stdout
+        assert "no controller is known" in told and "NOT CURRENT" in told, told
         cluster.start(1)
         cluster.start(2)
         for i in range(3):

@@ -27,7 +27,14 @@ static void drop(struct request *request)
 static void late(struct request *request)
 {
 	struct decisions *decisions = request->state;
+	const struct controller_result result = {.error = DECISIONS_LATE,
+		.message = broker_has_lease(request->broker)
+				   ? "the controller has not decided it yet"
+				   : "no majority of controller.quorum.voters answers this broker: start the others"};
 
+	for (int32_t i = 0; decisions->decided != NULL && i < decisions->count; i++)
+		if (decisions->at[i].proposal.held != NULL)
+			decisions->decided(decisions, i, &result);
 	drop(request);
 	decisions->finish(decisions);
 }

@@ -43,11 +43,13 @@ static void print_status(const json_t *json)
 	json_t *one;
 	size_t i;
 
-	printf("broker %.0f of cluster %s: %s, %s; broker %.0f leads the controller\n", watch_number(json, "id"),
-		watch_text(json, "cluster"),
+	printf("broker %.0f of cluster %s: %s, %s; ", watch_number(json, "id"), watch_text(json, "cluster"),
 		json_is_true(json_object_get(json, "member")) ? "a member" : "not a member yet",
-		json_is_true(json_object_get(json, "lease")) ? "takes records" : "takes no records",
-		watch_number(json, "controller"));
+		json_is_true(json_object_get(json, "lease")) ? "takes records" : "takes no records");
+	if (watch_number(json, "controller") < 0)
+		puts("no controller is known");
+	else
+		printf("broker %.0f leads the controller\n", watch_number(json, "controller"));
 	if (watch_number(json, "lease_over_ms") > 0)
 		printf("  NOT CURRENT: for %.1f s no majority of the controller has answered this broker; the lines "
 		       "below are the last state that it has\n",

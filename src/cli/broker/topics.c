@@ -12,6 +12,16 @@
 
 /* ---- list ---- */
 
+/* A broker that names no controller reaches no majority, and has what it had when it last did. */
+static void note_old(const struct admin *admin, const json_t *metadata)
+{
+	if (json_integer_value(json_object_get(metadata, "controller")) < 0)
+		fprintf(stderr,
+			"holdfast topics: NOT CURRENT: no majority of the controller answers the broker (of %s); this is "
+			"the last state that it has. Start the other brokers\n",
+			admin->options->brokers);
+}
+
 /* Of the first partition, as Kafka's own tools count. */
 static size_t replicas_of(const json_t *topic)
 {
@@ -24,6 +34,7 @@ static int list(struct admin *admin, json_t **out_json, struct hf_error *error)
 	size_t i;
 	int rc = admin_metadata(admin, NULL, &metadata, error);
 
+	note_old(admin, metadata);
 	json_array_foreach(json_object_get(metadata, "topics"), i, topic)
 	{
 		json_array_append_new(topics,
@@ -70,6 +81,7 @@ static int describe(struct admin *admin, json_t **out_json, struct hf_error *err
 		return hf_error_set(
 			error, -EINVAL, "'%s': %s", admin->options->name, admin_refusal(KAFKA_INVALID_TOPIC));
 	rc = admin_metadata(admin, names, &metadata, error);
+	note_old(admin, metadata);
 	topic = json_incref(json_array_get(json_object_get(metadata, "topics"), 0));
 	code = topic == NULL ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
 			     : (int16_t)json_integer_value(json_object_get(topic, "error"));
