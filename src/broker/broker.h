@@ -128,7 +128,7 @@ static inline bool broker_disk_is_full(const struct broker *broker)
  * the client's position, so the client is redirected instead. */
 enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error);
 /* The controller that clients receive for requests about topics: every broker takes them, and the one that leads the
- * log answers soonest. Without a lease -1, as in Kafka: nobody decides them, and what is known here may be old (R-B47). */
+ * log answers soonest. Without a lease -1, as in Kafka: nobody decides them, and the state here may be old (R-B47). */
 static inline int32_t broker_controller(const struct broker *broker)
 {
 	int32_t leader = quorum_leader(&broker->quorum);

@@ -20,7 +20,8 @@ static int get(struct hf_loop *loop, const struct hf_addr *at, const char *path,
 	int status = 0, rc;
 
 	*body_out = NULL;
-	(void)snprintf(request, sizeof(request), "GET %.200s HTTP/1.1\r\nHost: holdfast\r\nConnection: close\r\n\r\n", path);
+	(void)snprintf(
+		request, sizeof(request), "GET %.200s HTTP/1.1\r\nHost: holdfast\r\nConnection: close\r\n\r\n", path);
 	rc = exchange(loop, at, request, strlen(request), EXCHANGE_END, wait_ns, &answer, &bytes);
 	if (rc != 0)
 		return rc;
@@ -96,12 +97,13 @@ static void say(struct hf_loop *loop, const struct hf_addr *at, const char *path
 
 	hf_addr_format(at, text);
 	if (status == 404 && (found = find_command(loop, at, wait_ns)) != NULL)
-		hf_error_set(error, -ENOENT, "%s has no page %s, it is another service: use `holdfast %s %s`", text, path,
-			found, text);
+		hf_error_set(error, -ENOENT, "%s has no page %s, it is another service: use `holdfast %s %s`", text,
+			path, found, text);
 	else if (status > 0)
 		hf_error_set(error, -ENOENT, "%s has no page %s (status %d): " ADVICE, text, path, status);
 	else if (status < 0 && status != -ETIMEDOUT && status != -ECONNRESET && status != -EPIPE)
-		hf_error_set(error, status, "%s cannot be reached: %s; start the process, or " ADVICE, text, strerror(-status));
+		hf_error_set(error, status, "%s cannot be reached: %s; start the process, or " ADVICE, text,
+			strerror(-status));
 	else if ((found = find_protocol(loop, at, wait_ns)) != NULL)
 		hf_error_set(error, -EPROTO, "%s serves clients of %s, and no page %s: " ADVICE, text, found, path);
 	else if (status == -ETIMEDOUT)

@@ -134,6 +134,8 @@ class Client:
                 right = crc == crc32c(data[21:12 + length])
                 values += _values(data[61:12 + length], count) if right else [None] * count
                 offset, data = base + last + 1, data[12 + length:]
+            if offset >= hw:  # another fetch would wait for records
+                return 0, values
             if offset == before:
                 return -1, values
 

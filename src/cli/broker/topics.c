@@ -17,7 +17,8 @@ static void note_old(const struct admin *admin, const json_t *metadata)
 {
 	if (json_integer_value(json_object_get(metadata, "controller")) < 0)
 		fprintf(stderr,
-			"holdfast topics: NOT CURRENT: no majority of the controller answers the broker (of %s); this is "
+			"holdfast topics: NOT CURRENT: no majority of the controller answers the broker (of %s); this "
+			"is "
 			"the last state that it has. Start the other brokers\n",
 			admin->options->brokers);
 }

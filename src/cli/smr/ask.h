@@ -1,5 +1,5 @@
-/* ask.h - small clients for programs that wait: a command to Redis or memcached. Each call turns the loop until the reply
- * has arrived or its time is over. */
+/* ask.h - small clients for programs that wait: a command to Redis or memcached. Each call turns the loop until the
+ * reply has arrived or its time is over. */
 #ifndef HOLDFAST_CLI_SMR_ASK_H
 #define HOLDFAST_CLI_SMR_ASK_H
 
