@@ -68,9 +68,9 @@ struct hf_smr_config {
 	/* Durable mode: a directory of this member's own; made if it is missing. NULL: the log is in memory. */
 	const char *directory;
 	/* The size of the WAL at which a snapshot is taken; 0: 64 MiB. While leading: four times as many. */
+	uint64_t wal_bytes;
 	uint64_t tail_bytes; /* of entries that are kept for a member that takes a snapshot; 0: 64 MiB. Writers slow
 			      * down as they fill up */
-	uint64_t wal_bytes;
 	/* The program does not serve while a snapshot is read. So a leader does not take one at that size: it hands
 	 * leadership on, and takes it as a follower. When no other member leads at twice the size, it takes one. */
 	bool snapshots_pause;

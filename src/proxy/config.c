@@ -38,6 +38,7 @@ static const struct hf_config_key keys[] = {
 	{"idle_ms", HF_CONFIG_MILLISECONDS, OURS(idle_ns)},
 	{"window", HF_CONFIG_NUMBER, OURS(window), .min = 1, .max = HF_SMR_WINDOW_MAX},
 	{"wal_mib", HF_CONFIG_NUMBER, OURS(wal_mib), .min = 1, .max = 1u << 20},
+	{"tail_mib", HF_CONFIG_NUMBER, OURS(tail_mib), .min = 1, .max = 1u << 20},
 	{"slots", HF_CONFIG_NUMBER, OURS(slots), .min = 16, .max = 1u << 20},
 	{"slot_bytes", HF_CONFIG_NUMBER, OURS(slot_bytes), .min = 128, .max = 65536},
 	{"listen", HF_CONFIG_ADDRESS, OURS(listen), .required = true},
@@ -92,6 +93,7 @@ int proxy_config_smr(const struct proxy_settings *settings, const char *name, bo
 			.idle_ns = settings->idle_ns,
 			.window = settings->window,
 			.wal_bytes = (uint64_t)settings->wal_mib << 20,
+			.tail_bytes = (uint64_t)settings->tail_mib << 20,
 			.directory = settings->directory[0] == '\0' ? NULL : settings->directory,
 			.slots = settings->slots != 0 ? settings->slots
 				 : memcached          ? MEMCACHED_SLOTS

@@ -20,7 +20,7 @@ struct proxy_settings {
 	uint64_t silence_ns;
 	/* Of the log, as in struct hf_smr_config; 0: the preset's. */
 	uint64_t silent_ns, stuck_ns, patience_ns, idle_ns;
-	uint32_t pulse_us, window, wal_mib;
+	uint32_t pulse_us, window, wal_mib, tail_mib;
 };
 
 struct hf_config_section proxy_config_section(struct proxy_settings *settings_out);

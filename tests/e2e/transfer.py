@@ -334,7 +334,7 @@ def the_status_of_a_sender_tells_of_its_rails(directory):
             assert word in words, words
         assert sender.wait(END_LIMIT_S) == 0
         gone = program.run(directory, "transfer", "status", "--config", "a.json", check=1)
-        assert "does not answer" in gone.stderr
+        assert "cannot be reached" in gone.stderr
 
 
 def nobody_at_the_address_is_told(directory):

@@ -33,7 +33,7 @@ static void values_of_the_preset_are_settable_one_by_one(void **state)
 
 	(void)state;
 	assert_int_equal(parse(", \"preset\": \"fast\", \"pulse_us\": 50, \"silent_ms\": 20, \"stuck_ms\": 30, "
-			       "\"patience_ms\": 40, \"idle_ms\": 5, \"window\": 2, \"wal_mib\": 8"),
+			       "\"patience_ms\": 40, \"idle_ms\": 5, \"window\": 2, \"wal_mib\": 8, \"tail_mib\": 4"),
 		0);
 	assert_int_equal(proxy_config_smr(&settings, "a", false, &smr, &error), 0);
 	assert_int_equal(smr.preset, HF_SMR_FAST);
@@ -44,6 +44,7 @@ static void values_of_the_preset_are_settable_one_by_one(void **state)
 	assert_int_equal(smr.idle_ns, 5000000);
 	assert_int_equal(smr.window, 2);
 	assert_int_equal(smr.wal_bytes, 8 << 20);
+	assert_int_equal(smr.tail_bytes, 4 << 20);
 }
 
 static void what_is_not_set_is_the_presets(void **state)
@@ -56,7 +57,7 @@ static void what_is_not_set_is_the_presets(void **state)
 	assert_int_equal(proxy_config_smr(&settings, "a", false, &smr, &error), 0);
 	assert_int_equal(smr.preset, HF_SMR_CALM);
 	assert_int_equal(smr.pulse_ns + smr.silent_ns + smr.stuck_ns + smr.patience_ns + smr.idle_ns, 0);
-	assert_int_equal(smr.window + smr.wal_bytes, 0);
+	assert_int_equal(smr.window + smr.wal_bytes + smr.tail_bytes, 0);
 }
 
 static void a_value_out_of_its_range_is_refused(void **state)
