@@ -5,6 +5,7 @@ run raises Skip with the reason. Each test has a directory of its own as TMPDIR 
 may run beside one another.
 """
 import concurrent.futures
+import fcntl
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ import traceback
 
 HOLDFAST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/holdfast"
 RUN_LIMIT_S = 120
+PIPE_BYTES = 1 << 20
 SMALL_DEMO = ["demo", "--quick", "--input"]
 
 
@@ -48,9 +50,11 @@ def run(directory, *arguments, check=None, **more):
 
 
 def start(directory, *arguments):
-    """Starts `holdfast ARGUMENTS` with its output as lines to read."""
-    return subprocess.Popen([HOLDFAST, *arguments], cwd=directory, env=environment(directory), text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    """Starts `holdfast ARGUMENTS` with its output as lines to read. What it says while nobody reads has room."""
+    process = subprocess.Popen([HOLDFAST, *arguments], cwd=directory, env=environment(directory), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return process
 
 
 def read_until(process, words):
