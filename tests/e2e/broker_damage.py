@@ -320,7 +320,7 @@ def _leader(cluster, which):
 
 def _is_whole(cluster, i):
     status = _status(cluster, i)
-    return status and len(status["isr"]) == cluster.count and status["end"] >= RECORDS and status["log"] == "ok"
+    return status and len(status["isr"]) == cluster.count and status["hw"] >= RECORDS and status["log"] == "ok"
 
 
 def _fill_cluster(cluster, count=RECORDS, **configs):
