@@ -39,6 +39,7 @@ struct connection {
 	uint64_t held; /* this and the members below: of connection_memory.h */
 	struct list memory_node;
 	uint64_t memory_wanted, memory_since_ns; /* while it waits */
+	uint64_t memory_reserved;                /* behind that, until it reads on */
 };
 
 /* Takes the io. */

@@ -16,7 +16,7 @@ static uint64_t beyond_own(size_t bytes)
 	return bytes > CONNECTION_BUFFER_BYTES ? bytes - CONNECTION_BUFFER_BYTES : 0;
 }
 
-/* Those that hold least, as far as there is room. */
+/* Those that hold least, as far as there is room; the room is theirs until their turn. */
 static void resume(struct connection_memory *memory)
 {
 	while (!list_empty(&memory->waiting)) {
@@ -25,8 +25,16 @@ static void resume(struct connection_memory *memory)
 		if (memory->held + first->memory_wanted > memory->most)
 			return;
 		list_remove(&first->memory_node);
+		first->memory_reserved = first->memory_wanted;
+		memory->held += first->memory_reserved;
 		connection_resume(first);
 	}
+}
+
+static void take_reserved(struct connection_memory *memory, struct connection *connection)
+{
+	memory->held -= connection->memory_reserved;
+	connection->memory_reserved = 0;
 }
 
 static void wait_in(struct connection_memory *memory, struct connection *connection, uint64_t wanted)
@@ -46,8 +54,11 @@ static void wait_in(struct connection_memory *memory, struct connection *connect
 bool connection_memory_allows(struct connection_memory *memory, struct connection *connection, size_t bytes)
 {
 	uint64_t more = beyond_own(bytes) - beyond_own(connection->in_capacity);
+	bool is_reserved = connection->memory_reserved >= more,
+	     is_first = list_empty(&memory->waiting) || waiting_of(memory->waiting.next)->held >= connection->held;
 
-	if (memory->held + more <= memory->most)
+	take_reserved(memory, connection);
+	if ((is_reserved || is_first) && memory->held + more <= memory->most)
 		return true;
 	wait_in(memory, connection, more);
 	return false;
@@ -55,11 +66,13 @@ bool connection_memory_allows(struct connection_memory *memory, struct connectio
 
 void connection_memory_count(struct connection_memory *memory, struct connection *connection)
 {
-	uint64_t before = connection->held;
+	uint64_t before = connection->held + connection->memory_reserved;
 
+	take_reserved(memory, connection);
+	memory->held -= connection->held;
 	connection->held = beyond_own(connection->in_capacity) +
 			   (connection->state == CONNECTION_READING ? 0 : connection->request.arena.taken);
-	memory->held += connection->held - before;
+	memory->held += connection->held;
 	if (connection->held < before)
 		resume(memory);
 }
@@ -69,6 +82,7 @@ void connection_memory_forget(struct connection_memory *memory, struct connectio
 	uint64_t held = connection->held;
 
 	list_remove(&connection->memory_node);
+	take_reserved(memory, connection);
 	connection->held = 0;
 	connection_memory_give_back(memory, held);
 }
