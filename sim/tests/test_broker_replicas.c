@@ -302,6 +302,25 @@ static void the_session_of_a_process_that_ended_is_over_with_its_lease(void **st
 	assert_in_range(world.now_ns - begin_ns, session_ns * 6 / 8, session_ns - 1);
 }
 
+static bool last_has_lease(void)
+{
+	return broker_has_lease(broker_at(BROKERS - 1));
+}
+
+/* Others may have taken records meanwhile that this broker does not know (B9). */
+static void a_broker_without_a_lease_calls_no_offset_out_of_range(void **state)
+{
+	const struct broker *last = broker_at(BROKERS - 1);
+
+	(void)state;
+	run_until(last_has_lease);
+	assert_int_equal(broker_range_error(last, KAFKA_OFFSET_OUT_OF_RANGE), KAFKA_OFFSET_OUT_OF_RANGE);
+	for (unsigned i = 0; i + 1 < BROKERS; i++)
+		kill_broker(i);
+	world_run_until(&world, world.now_ns + 2 * last->config.session_ns);
+	assert_int_equal(broker_range_error(last, KAFKA_OFFSET_OUT_OF_RANGE), KAFKA_NOT_LEADER_OR_FOLLOWER);
+}
+
 /* ---- grants ---- */
 
 #define LAST_TURN 0xffffu
@@ -583,6 +602,7 @@ int main(void)
 		REPLICAS_TEST(who_begins_to_lead_at_a_tick_knows_the_isr),
 		REPLICAS_TEST(a_follower_whose_process_ended_leaves_the_isr_at_once),
 		REPLICAS_TEST(the_session_of_a_process_that_ended_is_over_with_its_lease),
+		REPLICAS_TEST(a_broker_without_a_lease_calls_no_offset_out_of_range),
 		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
