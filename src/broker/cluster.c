@@ -78,7 +78,7 @@ void broker_applied(
 void broker_joined(struct broker *broker)
 {
 	broker_name_cluster(broker);
-	log_marks_go_on(broker->marks);
+	log_marks_go_on(broker->marks, controller_broker(&broker->controller, broker->config.node_id)->life);
 	topics_known(&broker->topics, &broker->controller);
 }
 

@@ -138,6 +138,41 @@ def _lose_power(cluster, i):
     marks.with_suffix(".copy").rename(marks)
 
 
+def _copy_back(source, target):
+    """The content, into the same files: device and inode stay."""
+    for path in target.iterdir():
+        if path.is_dir():
+            _copy_back(source / path.name, path) if (source / path.name).is_dir() else shutil.rmtree(path)
+        elif (source / path.name).exists():
+            path.write_bytes((source / path.name).read_bytes())
+        else:
+            path.unlink()
+    for path in source.iterdir():
+        if path.is_file() and not (target / path.name).exists():
+            shutil.copyfile(path, target / path.name)
+
+
+def an_older_copy_of_a_directory_truncates_nobody(directory):
+    with broker_cluster.Cluster(program.HOLDFAST, directory, log_segment_bytes=1 << 20) as cluster:
+        cluster.start_all()
+        _make(cluster)
+        assert _produce(cluster, 0, 50) == 0
+        leader = _leaders(directory, cluster)[f"{TOPIC}-0"] - 1
+        _kill(cluster, range(3))
+        logs, copy = cluster.directory / f"logs-{leader + 1}", cluster.directory / "copy"
+        shutil.copytree(logs, copy, copy_function=shutil.copyfile)
+        _start(cluster, range(3))
+        for n in range(50, 500, 50):
+            assert _produce(cluster, n, n + 50) == n
+        _kill(cluster, range(3))
+        shutil.rmtree(copy / "controller")  # that of now stays: members of its log have proofs of their own
+        shutil.copytree(logs / "controller", copy / "controller", copy_function=shutil.copyfile)
+        _copy_back(copy, logs)
+        _start(cluster, range(3))
+        values = _read(cluster, 500)
+        assert values == [b"%d" % n for n in range(500)], len(values)
+
+
 def _has_noted(cluster, i, hw):
     marks = (cluster.directory / f"logs-{i + 1}" / "synced").read_bytes()
     return any(struct.unpack_from("<q", marks, at + 112)[0] == hw for at in range(0, len(marks), 128))

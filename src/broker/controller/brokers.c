@@ -198,7 +198,7 @@ static void register_broker(
 	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
 {
 	struct controller_broker *broker;
-	bool empty, anew; /* empty: its directory names no cluster yet */
+	bool empty, anew, whole; /* empty: its directory names no cluster yet */
 
 	if (controller->cluster_id[0] != '\0' && command->cluster_id.bytes > 0 &&
 		codec_compare(controller->cluster_id, command->cluster_id) != 0) {
@@ -216,14 +216,17 @@ static void register_broker(
 		(void)controller_id_text(command->topic_id, controller->cluster_id);
 	anew = broker->incarnation != command->incarnation || !broker->alive;
 	empty = command->cluster_id.bytes <= 0 && broker->incarnation != command->incarnation;
-	if (anew && (empty || !command->whole)) {
+	/* An older copy of its directory tells the truth about another time. */
+	whole = command->whole && (broker->life == 0 || command->life > broker->life);
+	if (anew && (empty || !whole)) {
 		broker->alive = false;
 		each_partition(controller, broker->id, leave);
 	}
 	*broker = (struct controller_broker){.id = command->broker,
 		.incarnation = command->incarnation,
 		.alive = true,
-		.flushes_each = broker->flushes_each};
+		.flushes_each = broker->flushes_each,
+		.life = command->life > broker->life ? command->life : broker->life};
 	for (int32_t i = 0; i < command->endpoints.count && i < (int32_t)CONTROLLER_LISTENERS_MAX; i++) {
 		struct controller_endpoint *endpoint = &broker->endpoints[broker->endpoint_count++];
 
@@ -231,9 +234,9 @@ static void register_broker(
 		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
 		endpoint->port = command->endpoints.at[i].port;
 	}
-	if (anew && !empty && command->whole)
+	if (anew && !empty && whole)
 		each_partition(controller, broker->id, stay);
-	each_partition(controller, broker->id, empty ? come_back_empty : command->whole ? come_back : come_back_short);
+	each_partition(controller, broker->id, empty ? come_back_empty : whole ? come_back : come_back_short);
 	broker->flushes_each = command->flushes_each; /* what its log has was written under the value before */
 	controller->unclean_election = command->unclean_election;
 	for (unsigned i = 0; i < controller->topic_count; i++)

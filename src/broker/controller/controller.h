@@ -59,8 +59,8 @@ struct controller_endpoint {
 
 struct controller_broker {
 	int32_t id;
-	int64_t incarnation;
-	bool alive, flushes_each; /* flushes_each: each record of topics without flush.messages of their own */
+	int64_t incarnation, life; /* life: the highest of its directory (R-D9) */
+	bool alive, flushes_each;  /* flushes_each: each record of topics without flush.messages of their own */
 	struct controller_endpoint endpoints[CONTROLLER_LISTENERS_MAX];
 	unsigned endpoint_count;
 	/* The last command that it proposed, and what became of it. */

@@ -23,7 +23,8 @@ static bool save_broker(
 		.sequence = from->sequence,
 		.error = (int16_t)from->error,
 		.first_producer_id = from->first_producer_id,
-		.flushes_each = from->flushes_each};
+		.flushes_each = from->flushes_each,
+		.life = from->life};
 	to->endpoints.at = codec_arena_take_array(arena, from->endpoint_count, sizeof(*to->endpoints.at));
 	if (to->endpoints.at == NULL)
 		return false;
@@ -139,7 +140,8 @@ static bool load_broker(const struct kafka_controller_image_image_broker *from, 
 		.sequence = from->sequence,
 		.error = (enum kafka_error)from->error,
 		.first_producer_id = from->first_producer_id,
-		.flushes_each = from->flushes_each};
+		.flushes_each = from->flushes_each,
+		.life = from->life};
 	if (from->endpoints.count < 0 || from->endpoints.count > (int32_t)CONTROLLER_LISTENERS_MAX)
 		return false;
 	for (int32_t i = 0; i < from->endpoints.count; i++) {

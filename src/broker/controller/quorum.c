@@ -243,6 +243,7 @@ static void register_anew(struct quorum *quorum)
 	}
 	quorum->owner->fill(quorum->broker, endpoints, &command);
 	command.whole = quorum->whole;
+	command.life = log_marks_begin_life(quorum->broker->marks);
 	entry = make_entry(&command);
 	ensure(entry != NULL);
 	list_push_front(&quorum->entries, &entry->node);

@@ -20,6 +20,7 @@
 #define PIECE_BYTES     (PIECE_SLOTS * SLOT_BYTES)
 #define PIECES_MAX      4096u
 #define DIRECTORY_INDEX (-1) /* of nobody */
+#define LIVES_INDEX     (-2) /* likewise */
 
 static const uint8_t nobody[LOG_OWNER_BYTES];
 
@@ -331,7 +332,7 @@ bool log_marks_prove_all(const struct log_marks *marks)
 bool log_marks_are_empty(const struct log_marks *marks)
 {
 	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)
-		if (record_at(marks, i) != NULL && !is_of_directory(record_at(marks, i)))
+		if (record_at(marks, i) != NULL && record_at(marks, i)->index >= 0)
 			return false;
 	return true;
 }
@@ -386,16 +387,42 @@ int log_marks_take(struct log_marks *marks, const uint8_t owner[LOG_OWNER_BYTES]
 	return 0;
 }
 
-void log_marks_go_on(struct log_marks *marks)
+/* A mark of nobody; NULL: there is no room. */
+static struct log_mark *own_mark(struct log_marks *marks, int32_t index)
 {
-	struct log_mark *mark;
+	struct log_mark *mark = NULL;
 	struct hf_error error;
-	uint32_t i = marks == NULL ? 0 : find(marks, nobody, DIRECTORY_INDEX);
+	uint32_t i = marks == NULL ? 0 : find(marks, nobody, index);
 
-	if (marks == NULL || (i < marks->piece_count * PIECE_SLOTS && marks->taken[i] != NULL))
-		return;
-	if (log_marks_take(marks, nobody, DIRECTORY_INDEX, &mark, &error) != 0)
+	if (marks == NULL)
+		return NULL;
+	if (i < marks->piece_count * PIECE_SLOTS && marks->taken[i] != NULL)
+		return marks->taken[i];
+	if (log_marks_take(marks, nobody, index, &mark, &error) != 0)
 		log_warn("broker: %s; when this broker is killed, its logs may be short for others", error.text);
+	return mark;
+}
+
+void log_marks_go_on(struct log_marks *marks, int64_t life)
+{
+	struct log_mark *lives = own_mark(marks, LIVES_INDEX);
+
+	(void)own_mark(marks, DIRECTORY_INDEX);
+	if (lives != NULL && lives->start < life) {
+		lives->start = life;
+		write_record(lives);
+	}
+}
+
+int64_t log_marks_begin_life(struct log_marks *marks)
+{
+	struct log_mark *lives = own_mark(marks, LIVES_INDEX);
+
+	if (lives == NULL)
+		return 0;
+	lives->start++;
+	write_record(lives);
+	return lives->start;
 }
 
 void log_mark_written(struct log_mark *mark, int64_t end)

@@ -7,7 +7,7 @@
  *    4 u32 serial; 0: no record           32 u8  boot[16]       72 i64 records below it are on the disk
  *    8 u8  topic id[16]; 0: nobody's      48 u64 device         80 i64 records below it are in the file
  *   24 i32 partition; 0: the journal,     56 u64 inode          88 u32 1: closed in order
- *          -1: the directory              92 u32 1: damaged
+ *          -1: the directory, -2: lives   92 u32 1: damaged
  *   96 u64 the clock of the boot, ns      104 u32 1: a sync of it failed
  *  108 i32 leader epoch of the next       112 i64 the highest high watermark that was known
  *
@@ -52,9 +52,12 @@ bool log_marks_have(const struct log_marks *marks, const uint8_t owner[LOG_OWNER
 /* Whether the host has, in files or in memory, all that the life before had written to every log that has a mark: the
  * boot is the same, and no sync has failed that was not followed by one of everything (R-D9). */
 bool log_marks_prove_all(const struct log_marks *marks);
-/* The controller has heard how this broker has come back: from now on, until the host stops, its logs prove
- * themselves. Makes a mark of the directory. NULL is legal. */
-void log_marks_go_on(struct log_marks *marks);
+/* The controller has heard how this broker has come back, and of `life` lives: from now on, until the host stops, its
+ * logs prove themselves. Makes a mark of the directory. NULL is legal. */
+void log_marks_go_on(struct log_marks *marks, int64_t life);
+/* The number of the life that begins. An older copy of the directory has numbers that the controller has heard (R-D9).
+ * 0: there is none. */
+int64_t log_marks_begin_life(struct log_marks *marks);
 bool log_marks_are_empty(const struct log_marks *marks); /* no log has one */
 /* Frees those of which nothing is known any more. */
 void log_marks_keep(struct log_marks *marks, bool (*known)(const uint8_t owner[LOG_OWNER_BYTES], const void *context),

@@ -13,6 +13,7 @@ static struct topic_config defaults;
 static struct controller controller;
 static struct controller_result result;
 static bool unclean, flushes; /* what brokers register with */
+static int64_t life;
 
 static struct codec_string text(const char *at)
 {
@@ -36,7 +37,8 @@ static enum kafka_error registers_with(int32_t broker, int64_t incarnation, bool
 		.cluster_id = cluster_id,
 		.endpoints = {&endpoint, 1},
 		.unclean_election = unclean,
-		.flushes_each = flushes};
+		.flushes_each = flushes,
+		.life = life};
 
 	return apply(&command);
 }
@@ -73,6 +75,7 @@ static int set_up(void **state)
 
 	(void)state;
 	unclean = flushes = false;
+	life = 0;
 	topic_config_default(&defaults);
 	controller_init(&controller, &defaults);
 	for (int32_t i = 1; i <= 3; i++)
@@ -294,6 +297,26 @@ static void one_that_has_everything_keeps_its_place(void **state)
 	assert_false(controller_set_has(&partition()->isr, 3));
 	assert_int_equal(registers(3, 32, true), KAFKA_NONE);
 	assert_false(controller_set_has(&partition()->isr, 3));
+}
+
+/* It is whole as it was when it was copied. */
+static void an_older_copy_of_a_directory_is_not_whole(void **state)
+{
+	(void)state;
+	life = 5;
+	assert_int_equal(registers(2, 21, true), KAFKA_NONE);
+	assert_int_equal(partition()->isr.count, 3);
+	assert_int_equal(registers(2, 22, true), KAFKA_NONE);
+	assert_false(controller_set_has(&partition()->isr, 2));
+	life = 4;
+	ends(3, 30);
+	ends(1, 10);
+	life = 6;
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+	ends(1, 11);
+	assert_int_equal(registers(1, 12, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
 }
 
 /* Who comes back last is an accident: others that have everything lead without it. */
@@ -586,6 +609,7 @@ int main(void)
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(one_that_has_everything_keeps_its_place),
+		BROKERS_TEST(an_older_copy_of_a_directory_is_not_whole),
 		BROKERS_TEST(those_that_have_everything_lead_without_the_last_one),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
 		BROKERS_TEST(a_leader_resigns_unless_it_is_the_last_member),

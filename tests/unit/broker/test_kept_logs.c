@@ -77,7 +77,7 @@ static int set_up(void **state)
 	if (mkdtemp(directory) == NULL)
 		return -1;
 	open_marks();
-	log_marks_go_on(marks);
+	log_marks_go_on(marks, 0);
 	take(0);
 	make_log(0);
 	return 0;
@@ -156,6 +156,20 @@ static void a_failed_sync_is_remembered(void **state)
 	assert_true(are_proven_again());
 }
 
+/* The controller may have heard of more lives than a copy of the directory has. */
+static void lives_are_counted(void **state)
+{
+	(void)state;
+	assert_int_equal(log_marks_begin_life(marks), 1);
+	assert_int_equal(log_marks_begin_life(marks), 2);
+	assert_true(are_proven_again());
+	assert_int_equal(log_marks_begin_life(marks), 3);
+	log_marks_go_on(marks, 7);
+	assert_true(are_proven_again());
+	assert_int_equal(log_marks_begin_life(marks), 8);
+	assert_int_equal(log_marks_begin_life(NULL), 0);
+}
+
 #define KEPT_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -166,6 +180,7 @@ int main(void)
 		KEPT_TEST(logs_whose_marks_are_gone_are_not_whole),
 		KEPT_TEST(marks_of_a_copy_prove_nothing),
 		KEPT_TEST(a_failed_sync_is_remembered),
+		KEPT_TEST(lives_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
