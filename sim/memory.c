@@ -122,12 +122,16 @@ void disk_write_back(struct process *process, const void *at, const void *data, 
 
 int memory_populate(struct hf_env *env, void *addr, size_t bytes)
 {
-	struct region *region = find(env_process(env), addr);
+	/* Mappings of one file have one address, and an earlier one, which is held yet, may be shorter. */
+	list_for_each (at, &env_process(env)->memory) {
+		const struct region *region = container_of(at, const struct region, node);
 
-	if (region == NULL || bytes > region->bytes - (size_t)((char *)addr - (char *)region->addr))
-		return -ENOMEM;
-	disk_blocks(env_process(env));
-	return 0;
+		if ((char *)addr < (char *)region->addr || (char *)addr + bytes > (char *)region->addr + region->bytes)
+			continue;
+		disk_blocks(env_process(env));
+		return 0;
+	}
+	return -ENOMEM;
 }
 
 struct memory_kept *memory_keep(const struct process *process)
