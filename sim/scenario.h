@@ -42,7 +42,7 @@ extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease, s
 	scenario_kv_hang, scenario_kv_order, scenario_kv_cold, scenario_kv_damage;
 extern const struct scenario scenario_broker_one, scenario_broker_rdma, scenario_broker_repl, scenario_broker_rdma_repl,
 	scenario_broker_group, scenario_broker_our_group, scenario_broker_hostile, scenario_broker_sync,
-	scenario_broker_rdma_sync, scenario_broker_holders, scenario_broker_isr;
+	scenario_broker_rdma_sync, scenario_broker_holders, scenario_broker_isr, scenario_broker_late;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

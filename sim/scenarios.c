@@ -14,7 +14,8 @@ const struct scenario *const scenarios[] = {&scenario_rc, &scenario_vqp, &scenar
 	&scenario_kv_takeovers, &scenario_kv_leave, &scenario_kv_rails, &scenario_kv_device, &scenario_kv_room,
 	&scenario_kv_hang, &scenario_kv_order, &scenario_broker_one, &scenario_broker_rdma, &scenario_broker_repl,
 	&scenario_broker_rdma_repl, &scenario_broker_group, &scenario_broker_our_group, &scenario_broker_hostile,
-	&scenario_broker_sync, &scenario_broker_rdma_sync, &scenario_broker_holders, &scenario_broker_isr, NULL};
+	&scenario_broker_sync, &scenario_broker_rdma_sync, &scenario_broker_holders, &scenario_broker_isr,
+	&scenario_broker_late, NULL};
 
 const struct scenario *scenario_find(const char *name)
 {

@@ -61,6 +61,11 @@ static int open_broker(struct sim_broker *broker, struct hf_error *error)
 	int rc = hf_loop_create(&broker->process->env, &broker->loop);
 
 	sim_rails_configure(&broker->host, broker->index + 1, &config);
+	if (broker->all->shared) {
+		config.cores = HF_CORES_SHARED;
+		config.heartbeat_ns = config.budget_ns = 0;
+		config.timeout = config.retry_cnt = 0;
+	}
 	if (rc == 0 && broker->all->rails)
 		rc = hf_node_open(broker->loop, &config, NULL, NULL, &broker->node, error);
 	if (rc == 0)
@@ -163,7 +168,7 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 	struct broker_config *config = &broker->config;
 
 	broker_config_default(config);
-	config->cores = HF_CORES_OWNED;
+	config->cores = all->shared ? HF_CORES_SHARED : HF_CORES_OWNED;
 	config->node_id = (int32_t)broker->index + 1;
 	config->listeners = (struct broker_endpoints){.at = {{.name = "PLAINTEXT", .port = 9092}}, .count = 1};
 	snprintf(config->listeners.at[0].host, sizeof(config->listeners.at[0].host), "10.0.0.%u", broker->index + 1);
@@ -177,7 +182,8 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 	config->replication_factor = (int16_t)all->count;
 	config->min_insync_replicas = all->count / 2 + 1;
 	/* Of three seeds one has followers that are left behind by what faults do to links. */
-	config->lag_ns = all->world->seed % 3 == 1 ? 100 * NS_MS : 2 * NS_S;
+	if (!all->shared)
+		config->lag_ns = all->world->seed % 3 == 1 ? 100 * NS_MS : 2 * NS_S;
 	if (all->splits)
 		config->lag_ns = SPLIT_LAG_NS;
 	for (unsigned i = 0; i < all->count; i++) {

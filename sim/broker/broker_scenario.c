@@ -13,6 +13,8 @@
 #define KILL_NS_MAX  (200 * NS_MS)
 #define WORK_NS_MAX  (300 * NS_US)
 #define DOWN_NS_MAX  (60 * NS_MS)
+#define LATE_NS_MAX  (350 * NS_MS) /* of three processes beside four that compute, on two cores */
+#define LATE_FOR_NS  (20 * NS_S)
 #define POWER_SEEDS  3u /* of so many seeds one has losses of power instead of kills */
 #define BROKER_FAULTS                                                                                                  \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_DELAY) |           \
@@ -42,7 +44,7 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
-enum extra { WITH_NOTHING, WITH_GROUP, WITH_OUR_GROUP, WITH_SYNC, WITH_SPLITS };
+enum extra { WITH_NOTHING, WITH_GROUP, WITH_OUR_GROUP, WITH_SYNC, WITH_SPLITS, WITH_SHARED_CORES };
 
 static void set_up(
 	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, enum extra extra)
@@ -53,6 +55,7 @@ static void set_up(
 	all->outcome = outcome;
 	all->flushes = extra == WITH_SYNC;
 	all->splits = extra == WITH_SPLITS;
+	all->shared = extra == WITH_SHARED_CORES;
 	all->rails = count > 1 || extra == WITH_OUR_GROUP;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
@@ -319,6 +322,16 @@ static void plan(struct broker_sim *all, struct process *const *processes, unsig
 	apart_plan(&all->apart);
 }
 
+static void free_all(struct broker_sim *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		host_free(&all->brokers[i].host);
+	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
+		host_free(&all->clients[i].host);
+	network_free(&all->network);
+	free(all);
+}
+
 static void run_brokers(
 	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
@@ -349,12 +362,58 @@ static void run_brokers(
 	outcome->truncated += all->truncations;
 	if (all->group != NULL)
 		sim_group_free(all);
-	for (unsigned i = 0; i < count; i++)
-		host_free(&all->brokers[i].host);
+	free_all(all);
+}
+
+/* ---- late ---- */
+
+static const struct controller_partition *known(const struct broker_sim *all, unsigned partition)
+{
+	return &controller_find(&all->brokers[0].broker->controller, request_text(SIM_BROKER_TOPIC))->at[partition];
+}
+
+/* No leader and no isr changes, and nobody else leads the controller. */
+static void wait_for_cores(struct broker_sim *all)
+{
+	struct world *world = all->world;
+	int32_t epochs[SIM_BROKER_PARTITIONS], now;
+	bool leads[SIM_BROKERS_MAX];
+
+	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS; i++)
+		epochs[i] = known(all, i)->epoch;
+	for (unsigned i = 0; i < all->count; i++)
+		leads[i] = all->brokers[i].broker->quorum.leads;
+	world->late_ns_max = LATE_NS_MAX;
+	world_run_until(world, world->now_ns + LATE_FOR_NS);
+	world->late_ns_max = 0;
+	world_run_until(world, world->now_ns + LATE_NS_MAX);
+	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS; i++)
+		if ((now = known(all, i)->epoch) != epochs[i])
+			world_violate(world, "late",
+				"partition %u has epoch %d, no longer %d, and no broker had failed", i, now, epochs[i]);
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->brokers[i].broker->quorum.leads != leads[i])
+			world_violate(world, "late",
+				"another broker leads the controller than broker %u, which had not failed",
+				leads[i] ? i + 1 : 0);
+}
+
+static void run_late(struct world *world, struct outcome *outcome)
+{
+	struct broker_sim *all = calloc(1, sizeof(*all));
+
+	ensure(all != NULL);
+	set_up(all, world, outcome, SIM_BROKERS_MAX, WITH_SHARED_CORES);
+	for (unsigned i = 0; i < all->count; i++)
+		process_start(all->brokers[i].process);
+	run_until(all, all_are_whole, "a replica did not come into sync");
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
-		host_free(&all->clients[i].host);
-	network_free(&all->network);
-	free(all);
+		process_start(all->clients[i].process);
+	if (world->violations == 0)
+		wait_for_cores(all);
+	for (unsigned i = 0; i < all->count; i++)
+		sim_broker_count(&all->brokers[i]);
+	free_all(all);
 }
 
 static void run_one(struct world *world, struct outcome *outcome)
@@ -433,4 +492,12 @@ const struct scenario scenario_broker_isr = {
 	.only_when_named = true, /* a test of its own */
 	.what = "three Kafka brokers whose leader one follower cannot reach, and is killed then",
 	.run = run_isr,
+};
+
+const struct scenario scenario_broker_late = {
+	.name = "broker-late",
+	.only_when_named = true, /* few seeds suffice: nothing may happen */
+	.what = "three Kafka brokers on busy machines, which wait for a core now and then: no leader and no isr "
+		"changes",
+	.run = run_late,
 };

@@ -82,6 +82,7 @@ struct broker_sim {
 	unsigned losses; /* of power, of all brokers there are */
 	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
 	bool splits;     /* leaders are split from a follower */
+	bool shared;     /* with the defaults for shared cores */
 	bool rails;      /* brokers are nodes: more than one always are */
 	bool down;       /* brokers are */
 	bool nic_dead;   /* of a broker, which is to be started anew */
