@@ -40,6 +40,8 @@ int produce_command(int argc, char **argv);
 int consume_command(int argc, char **argv);
 int topics_command(int argc, char **argv);
 int groups_command(int argc, char **argv);
+int init_command(int argc, char **argv);
+int dev_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 

@@ -20,6 +20,17 @@ static const struct {
 		 "  --base ADDRESS   IPv4 address of node a's first rail; the other three rails follow it\n"
 		 "  --output DIR     directory of demo.json and demo.html; default: the current one\n"
 		 "  --json           print nothing but the report, as JSON\n"},
+	{"dev", "kv|smr-proxy|broker [--members N] [--address ADDRESS]\n\n"
+		"Members are connected over shared memory, and their files are in a temporary directory.\n\n"
+		"  --members N        1 to 7; default: 3\n"
+		"  --address ADDRESS  of the first member, 127.x.y.z; the others follow it; default: 127.0.0.1\n"},
+	{"init", "kv|smr-proxy|broker|transfer --members NAME=ADDRESS[+ADDRESS]...[,NAME=...] [--kind soft|verbs]\n"
+		 "                     [--data DIR] [--output DIR]\n\n"
+		 "Writes NAME.json for each member, and a secret that all of them have. A file that exists stays.\n\n"
+		 "  --members LIST   of each member its name, and the IP address of each of its rails\n"
+		 "  --kind KIND      of the rails: soft, or verbs with RDMA NICs; default: soft\n"
+		 "  --data DIR       where members keep their logs; default: /var/lib/holdfast/SERVICE\n"
+		 "  --output DIR     where the files are written; default: the current directory\n"},
 	{"transfer",
 		"send PATH ADDRESS[,ADDRESS]... --config FILE [-L] [--rate MB/S] [--timeout S]\n"
 		"                         [--listen ADDRESS] [--fallback auto|off|required]\n"

@@ -12,6 +12,8 @@
 
 static const struct command commands[] = {
 	{"demo", demo_command, "move files between two nodes while their rails are cut, and show that all arrived"},
+	{"dev", dev_command, "start the members of a service on this host, until Ctrl-C"},
+	{"init", init_command, "write the configurations of a service's members"},
 	{"transfer", transfer_command, "copy files to another node over all rails, and over tcp when none is left"},
 	{"run", run_command, "run an unmodified program written for libibverbs on several rails"},
 	{"kv", kv_command, "run a member of the replicated store, for clients of Redis"},
