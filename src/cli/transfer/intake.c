@@ -5,24 +5,24 @@
 
 #include "base/crc.h"
 #include "base/ensure.h"
+#include "base/states.h"
 #include "cli/transfer/journal.h"
 #include "cli/transfer/session.h"
 
 #define COMMIT_EVERY_NS 200000000u
 #define RECORDS_LEAST   65536u
 
-static const unsigned file_allowed[SESSION_FILE_STATES] = {
-	[SESSION_FILE_FREE] = BIT(SESSION_FILE_OPENING),
-	[SESSION_FILE_OPENING] = BIT(SESSION_FILE_READY) | BIT(SESSION_FILE_FREE),
-	[SESSION_FILE_READY] = BIT(SESSION_FILE_READ) | BIT(SESSION_FILE_FREE),
-	[SESSION_FILE_READ] = BIT(SESSION_FILE_WHOLE) | BIT(SESSION_FILE_FREE),
-	[SESSION_FILE_WHOLE] = BIT(SESSION_FILE_FREE),
+static const struct state file_states[SESSION_FILE_STATES] = {
+	[SESSION_FILE_FREE] = {"free", BIT(SESSION_FILE_OPENING)},
+	[SESSION_FILE_OPENING] = {"opening", BIT(SESSION_FILE_READY) | BIT(SESSION_FILE_FREE)},
+	[SESSION_FILE_READY] = {"ready", BIT(SESSION_FILE_READ) | BIT(SESSION_FILE_FREE)},
+	[SESSION_FILE_READ] = {"read", BIT(SESSION_FILE_WHOLE) | BIT(SESSION_FILE_FREE)},
+	[SESSION_FILE_WHOLE] = {"whole", BIT(SESSION_FILE_FREE)},
 };
 
-static void move_file(struct session_file *file, enum session_file_state to)
+static void session_file_move(struct session_file *file, enum session_file_state to)
 {
-	ensure(file_allowed[file->state] & BIT(to));
-	file->state = to;
+	states_move_often("file", file_states, &file->state, to, "%u", file->number);
 }
 
 /* ---- records of the next commit ---- */
@@ -90,7 +90,7 @@ static void close_file(struct session_file *file)
 		return;
 	hf_file_close(file->file);
 	digest_destroy(file->digest);
-	move_file(file, SESSION_FILE_FREE);
+	session_file_move(file, SESSION_FILE_FREE);
 	*file = (struct session_file){.state = SESSION_FILE_FREE};
 }
 
@@ -122,7 +122,7 @@ static void judge(struct session_file *file)
 			note_file(session, file->stored);
 		return;
 	}
-	move_file(file, SESSION_FILE_WHOLE);
+	session_file_move(file, SESSION_FILE_WHOLE);
 	file->dirty = true;
 	session->commit_urgent = true;
 }
@@ -209,7 +209,7 @@ static void tell_ready(struct session_file *file)
 		while (at < chunks && !copy_stored_has(stored, at))
 			at++;
 	}
-	move_file(file, SESSION_FILE_READY);
+	session_file_move(file, SESSION_FILE_READY);
 	session_send_number(file->session, COPY_READY, file->number);
 }
 
@@ -276,7 +276,7 @@ void intake_file(struct session *session, const struct copy_file *said)
 		note_file(session, stored);
 	session->next_file++;
 	session->receipt.bytes += said->bytes;
-	move_file(file, SESSION_FILE_OPENING);
+	session_file_move(file, SESSION_FILE_OPENING);
 	*file = (struct session_file){.state = SESSION_FILE_OPENING,
 		.number = said->file,
 		.session = session,
@@ -401,7 +401,7 @@ void intake_end(struct session *session, const struct copy_end *end)
 		return;
 	}
 	memcpy(file->theirs, end->sha256, sizeof(file->theirs));
-	move_file(file, SESSION_FILE_READ);
+	session_file_move(file, SESSION_FILE_READ);
 	hash_on(file);
 }
 

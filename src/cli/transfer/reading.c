@@ -5,38 +5,37 @@
 
 #include "base/crc.h"
 #include "base/ensure.h"
+#include "base/states.h"
 #include "base/list.h"
 #include "cli/transfer/sender_parts.h"
 
 #define NS_A_SECOND 1e9
 #define BURST_BYTES (4u * COPY_CHUNK_BYTES)
 
-static const unsigned slot_allowed[SLOT_STATES] = {
-	[SLOT_FREE] = BIT(SLOT_READING),
-	[SLOT_READING] = BIT(SLOT_WRITING) | BIT(SLOT_FREE),
-	[SLOT_WRITING] = BIT(SLOT_TOLD) | BIT(SLOT_WRITTEN) | BIT(SLOT_FREE),
-	[SLOT_WRITTEN] = BIT(SLOT_TOLD) | BIT(SLOT_FREE),
-	[SLOT_TOLD] = BIT(SLOT_FREE),
+static const struct state slot_states[SLOT_STATES] = {
+	[SLOT_FREE] = {"free", BIT(SLOT_READING)},
+	[SLOT_READING] = {"reading", BIT(SLOT_WRITING) | BIT(SLOT_FREE)},
+	[SLOT_WRITING] = {"writing", BIT(SLOT_TOLD) | BIT(SLOT_WRITTEN) | BIT(SLOT_FREE)},
+	[SLOT_WRITTEN] = {"written", BIT(SLOT_TOLD) | BIT(SLOT_FREE)},
+	[SLOT_TOLD] = {"told", BIT(SLOT_FREE)},
 };
 
-static const unsigned reading_allowed[READING_STATES] = {
-	[READING_NONE] = BIT(READING_ANNOUNCED),
-	[READING_ANNOUNCED] = BIT(READING_READY) | BIT(READING_NONE),
-	[READING_READY] = BIT(READING_READ) | BIT(READING_NONE),
-	[READING_READ] = BIT(READING_ENDED) | BIT(READING_NONE),
-	[READING_ENDED] = BIT(READING_NONE),
+static const struct state reading_states[READING_STATES] = {
+	[READING_NONE] = {"none", BIT(READING_ANNOUNCED)},
+	[READING_ANNOUNCED] = {"announced", BIT(READING_READY) | BIT(READING_NONE)},
+	[READING_READY] = {"ready", BIT(READING_READ) | BIT(READING_NONE)},
+	[READING_READ] = {"read", BIT(READING_ENDED) | BIT(READING_NONE)},
+	[READING_ENDED] = {"ended", BIT(READING_NONE)},
 };
 
 void slot_move(struct slot *slot, enum slot_state to)
 {
-	ensure(slot_allowed[slot->state] & BIT(to));
-	slot->state = to;
+	states_move_often("slot", slot_states, &slot->state, to, "%u", slot->number);
 }
 
-static void move_reading(struct reading *file, enum reading_state to)
+static void reading_move(struct reading *file, enum reading_state to)
 {
-	ensure(reading_allowed[file->state] & BIT(to));
-	file->state = to;
+	states_move_often("file", reading_states, &file->state, to, "%u", file->number);
 }
 
 /* ---- files ---- */
@@ -48,7 +47,7 @@ void reading_close(struct reading *file)
 	hf_file_close(file->file);
 	digest_destroy(file->digest);
 	free(file->have);
-	move_reading(file, READING_NONE);
+	reading_move(file, READING_NONE);
 	*file = (struct reading){.state = READING_NONE};
 }
 
@@ -74,7 +73,7 @@ static void announce(struct copy_sender *sender, struct reading *file)
 	struct copy_message message = {.kind = COPY_FILE};
 
 	copy_source_describe(sender->config.source, sender->next_file, &message.file);
-	move_reading(file, READING_ANNOUNCED);
+	reading_move(file, READING_ANNOUNCED);
 	file->number = sender->next_file;
 	file->source = source;
 	file->chunks = copy_chunks(source->bytes);
@@ -120,7 +119,7 @@ void reading_ready(struct copy_sender *sender, uint32_t number)
 	struct reading *file = find_reading(sender, number);
 
 	if (file != NULL && file->state == READING_ANNOUNCED)
-		move_reading(file, READING_READY);
+		reading_move(file, READING_READY);
 }
 
 void reading_verified(struct copy_sender *sender, uint32_t number)
@@ -210,7 +209,7 @@ static void end_file(struct copy_sender *sender, struct reading *file)
 
 	if (file->state != READING_READ || file->slots > 0)
 		return;
-	move_reading(file, READING_ENDED);
+	reading_move(file, READING_ENDED);
 	memcpy(message.end.sha256, file->sha256, sizeof(message.end.sha256));
 	sender_send(sender, &message);
 }
@@ -231,7 +230,7 @@ static void read_done(struct hf_work *work, int result)
 	}
 	sender->read_bytes += slot->bytes;
 	if (slot->chunk + 1 >= file->chunks)
-		move_reading(file, READING_READ);
+		reading_move(file, READING_READ);
 	if (sender->phase == COPY_MOVING && slot->bytes > 0 && !receiver_has(file, slot->chunk)) {
 		if (!slot->zeros) {
 			slot_write(slot);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/states.h"
 #include "cli/transfer/session.h"
 
 #define WORKS_A_SESSION (COPY_SLOTS + 2 * COPY_FILES + 4u)
@@ -14,20 +15,20 @@
 #define TICK_NS         50000000u /* for commits that are due */
 #define RELEASE_NS      5000000000ull
 
-static const unsigned session_allowed[SESSION_STATES] = {
-	[SESSION_NEW] = BIT(SESSION_WAITING) | BIT(SESSION_DRAINING),
-	[SESSION_WAITING] = BIT(SESSION_OPENING) | BIT(SESSION_DRAINING),
-	[SESSION_OPENING] = BIT(SESSION_LIVE) | BIT(SESSION_DRAINING),
-	[SESSION_LIVE] = BIT(SESSION_FINISHING) | BIT(SESSION_DRAINING),
-	[SESSION_FINISHING] = BIT(SESSION_CLOSING) | BIT(SESSION_DRAINING),
-	[SESSION_DRAINING] = BIT(SESSION_CLOSING),
-	[SESSION_CLOSING] = BIT(SESSION_NEW),
+static const struct state session_states[SESSION_STATES] = {
+	[SESSION_NEW] = {"new", BIT(SESSION_WAITING) | BIT(SESSION_DRAINING)},
+	[SESSION_WAITING] = {"waiting", BIT(SESSION_OPENING) | BIT(SESSION_DRAINING)},
+	[SESSION_OPENING] = {"opening", BIT(SESSION_LIVE) | BIT(SESSION_DRAINING)},
+	[SESSION_LIVE] = {"live", BIT(SESSION_FINISHING) | BIT(SESSION_DRAINING)},
+	[SESSION_FINISHING] = {"finishing", BIT(SESSION_CLOSING) | BIT(SESSION_DRAINING)},
+	[SESSION_DRAINING] = {"draining", BIT(SESSION_CLOSING)},
+	[SESSION_CLOSING] = {"closing", BIT(SESSION_NEW)},
 };
 
 void session_move(struct session *session, enum session_state to)
 {
-	ensure(session_allowed[session->state] & BIT(to));
-	session->state = to;
+	states_move("copy", session_states, &session->state, to, "of %.*s", (int)session->begin.name_bytes,
+		session->begin.name);
 }
 
 /* ---- saying ---- */
