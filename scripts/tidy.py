@@ -19,7 +19,7 @@ LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer"
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer"), ("proxy", "kv"), ("proxy", "broker")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "metrics.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env",
-    "dev.h": "dev", "dev_dc.h": "dev", "dev_evidence.h": "dev", "dev_lease.h": "dev",
+    "dev.h": "dev", "dev_dc.h": "dev", "dev_evidence.h": "dev", "dev_lease.h": "dev", "dev_ud.h": "dev",
     "dev_ops.h": "dev", "fabric.h": "dev",
     "nics.h": "dev", "node.h": "node", "channel.h": "node", "vqp.h": "vqp", "grant.h": "vqp",
     "transfer.h": "transfer", "transfer_front.h": "transfer", "smr.h": "smr", "smr_client.h": "smr", "smr_members.h": "smr", "kv.h": "kv",

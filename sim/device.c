@@ -172,6 +172,12 @@ static int nic_qp_post_send_dc(
 	return engine_behind_step(qp)->qp_post_send_dc(qp, dest, wr, bad_wr);
 }
 
+static int nic_qp_post_send_ud(
+	struct hf_qp *qp, const struct hf_ud_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return engine_behind_step(qp)->qp_post_send_ud(qp, dest, wr, bad_wr);
+}
+
 static int nic_qp_post_send_footed(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
@@ -227,6 +233,7 @@ static int open_on_bus(
 	nic->ops.qp_modify = nic_qp_modify;
 	nic->ops.qp_post_send = nic_qp_post_send;
 	nic->ops.qp_post_send_dc = nic_qp_post_send_dc;
+	nic->ops.qp_post_send_ud = nic_qp_post_send_ud;
 	nic->ops.qp_post_send_footed = nic_qp_post_send_footed;
 	nic->ops.get_event = nic_get_event;
 	nic->dev->ops = &nic->ops;

@@ -197,7 +197,7 @@ bool network_loses(
 	struct network *network, const struct port *from, const struct port *to, const uint8_t *data, size_t bytes)
 {
 	const struct conditions *path = network_path(network, from, to);
-	uint16_t traits = bytes == 0 ? 0 : packet_traits(data[0]);
+	uint32_t traits = bytes == 0 ? 0 : packet_traits(data[0]);
 
 	if (from->data_lost > 0 || to->data_lost > 0 || (from->writes_lost > 0 && (traits & PACKET_IS_WRITE) != 0))
 		return true;

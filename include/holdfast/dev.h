@@ -53,6 +53,7 @@ enum hf_dev_cap {
 	 * specification requires; without the capability the NIC may send it earlier. */
 	HF_DEV_SEND_FENCE = 1 << 8,
 	HF_DEV_LEASE = 1 << 9, /* D9 */
+	HF_DEV_UD = 1 << 10,   /* IBV_QPT_UD: dev_ud.h */
 };
 
 #define HF_NAME_BYTES 32                  /* of a fabric, node, rail or device, with its NUL */
@@ -126,7 +127,7 @@ struct hf_qp_init {
 	struct hf_srq *srq;     /* NULL: a receive queue of its own */
 	struct hf_lease *lease; /* D9, of the same device; NULL: it executes at any time */
 	struct ibv_qp_cap cap;  /* rounded up; the result is in the qp */
-	enum ibv_qp_type type;  /* IBV_QPT_RC, or IBV_QPT_DRIVER with one of the two below (D6) */
+	enum ibv_qp_type type;  /* IBV_QPT_RC, _UD (HF_DEV_UD), or _DRIVER with one of the two below (D6) */
 	enum { HF_DC_NONE, HF_DC_INITIATOR, HF_DC_TARGET } dc;
 	uint64_t dc_key; /* of a target; initiators must present it */
 	bool sq_sig_all;
@@ -235,9 +236,10 @@ int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
 
 #include <holdfast/dev_evidence.h>
 
-/* D6, dynamically connected queue pairs, and D9, leases. */
+/* D6, dynamically connected queue pairs; D9, leases; unreliable datagrams. */
 #include <holdfast/dev_dc.h>
 #include <holdfast/dev_lease.h>
+#include <holdfast/dev_ud.h>
 
 /* ---- the data path: hf_qp_post_send, hf_qp_post_recv, hf_srq_post_recv, hf_cq_poll ---- */
 

@@ -12,6 +12,7 @@
 struct hf_footer;
 struct hf_dc_dest;
 struct hf_dc_source;
+struct hf_ud_dest;
 struct hf_refusal;
 struct hf_lease;
 
@@ -62,6 +63,8 @@ struct hf_dev_ops {
 		struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*qp_post_send_footed)(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 		const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
+	int (*qp_post_send_ud)(
+		struct hf_qp *qp, const struct hf_ud_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*qp_dc_source)(struct hf_qp *initiator, struct hf_dc_source *source_out);
 	int (*qp_fence_dc)(struct hf_qp *target, const struct hf_dc_source *source);
 	int (*qp_executed_psn_dc)(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);

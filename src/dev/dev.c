@@ -231,7 +231,9 @@ int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp *
 
 	if (dc && (attr->caps & HF_DEV_DC) == 0)
 		return -EOPNOTSUPP;
-	if (!dc && (init->type != IBV_QPT_RC || init->dc != HF_DC_NONE))
+	if (init->type == IBV_QPT_UD && (attr->caps & HF_DEV_UD) == 0)
+		return -EOPNOTSUPP;
+	if (!dc && ((init->type != IBV_QPT_RC && init->type != IBV_QPT_UD) || init->dc != HF_DC_NONE))
 		return -EOPNOTSUPP;
 	if (init->send_cq == NULL || init->recv_cq == NULL || init->send_cq->dev != pd->dev ||
 		init->recv_cq->dev != pd->dev || (init->srq != NULL && init->srq->dev != pd->dev) ||
@@ -294,6 +296,14 @@ int hf_qp_post_send_dc(
 	if ((qp->dev->attr.caps & HF_DEV_DC) == 0)
 		return -EOPNOTSUPP;
 	return qp->dev->ops->qp_post_send_dc(qp, dest, wr, bad_wr);
+}
+
+int hf_qp_post_send_ud(
+	struct hf_qp *qp, const struct hf_ud_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	if (qp->type != IBV_QPT_UD)
+		return -EOPNOTSUPP;
+	return qp->dev->ops->qp_post_send_ud(qp, dest, wr, bad_wr);
 }
 
 static bool tells_of_dc(const struct hf_qp *qp, uint32_t what)

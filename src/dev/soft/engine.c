@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "dev/soft/datagram.h"
 #include "dev/soft/dc.h"
 
 #define QP_SALT_BITS (24u - QP_INDEX_BITS)
@@ -229,6 +230,12 @@ void engine_receive(
 	}
 	if (packet.traits & PACKET_HAS_DCETH) {
 		if (qp->dc != HF_DC_TARGET || !dc_receive(qp, peer, place, data, bytes, &packet))
+			goto malformed;
+		return;
+	}
+	if ((packet.traits & PACKET_HAS_DETH) != 0 || qp->base.type == IBV_QPT_UD) {
+		if ((packet.traits & PACKET_HAS_DETH) == 0 || qp->base.type != IBV_QPT_UD ||
+			(qp_receives(qp) && !datagram_receive(qp, peer, place, data, bytes, &packet)))
 			goto malformed;
 		return;
 	}

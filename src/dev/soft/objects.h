@@ -30,6 +30,8 @@ int objects_qp_post_send_dc(
 	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int objects_qp_post_send_footed(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 	const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
+int objects_qp_post_send_ud(
+	struct hf_qp *qp, const struct hf_ud_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int objects_qp_post_recv(struct hf_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 int objects_qp_fence(struct hf_qp *qp);
 int objects_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);

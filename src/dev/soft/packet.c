@@ -6,6 +6,7 @@
 
 #define TYPE_MASK      0xe0u /* upper bits of the opcode: 0 is reliable connection */
 #define DCETH_BYTES    12u
+#define DETH_BYTES     8u
 #define RETH_BYTES     16u
 #define AETH_BYTES     4u
 #define ATOMIC_BYTES   28u
@@ -16,7 +17,7 @@
 
 #define ONLY (PACKET_IS_FIRST | PACKET_IS_LAST)
 
-static const uint16_t traits_of[32] = {
+static const uint32_t traits_of[32] = {
 	[PACKET_SEND_FIRST] = PACKET_IS_SEND | PACKET_IS_FIRST | PACKET_HAS_PAYLOAD,
 	[PACKET_SEND_MIDDLE] = PACKET_IS_SEND | PACKET_HAS_PAYLOAD,
 	[PACKET_SEND_LAST] = PACKET_IS_SEND | PACKET_IS_LAST | PACKET_HAS_PAYLOAD,
@@ -45,14 +46,14 @@ static const uint16_t traits_of[32] = {
 };
 
 /* A READ executes when it is answered, which is too late for a footer. */
-static bool may_be_footed(uint16_t traits)
+static bool may_be_footed(uint32_t traits)
 {
 	return (traits & (PACKET_IS_RESPONSE | PACKET_IS_READ)) == 0;
 }
 
-uint16_t packet_traits(uint8_t opcode)
+uint32_t packet_traits(uint8_t opcode)
 {
-	uint16_t traits = traits_of[opcode & 0x1f];
+	uint32_t traits = traits_of[opcode & 0x1f];
 
 	if (opcode == PACKET_DC_CONNECT)
 		return traits | PACKET_HAS_DCETH;
@@ -60,6 +61,8 @@ uint16_t packet_traits(uint8_t opcode)
 		return 0;
 	if ((opcode & TYPE_MASK) == 0)
 		return traits;
+	if ((opcode & TYPE_MASK) == PACKET_UD && (traits & PACKET_IS_SEND) && (traits & ONLY) == ONLY)
+		return traits | PACKET_HAS_DETH;
 	if ((opcode & TYPE_MASK) == PACKET_DC && (traits & PACKET_IS_RESPONSE) == 0)
 		return traits | PACKET_HAS_DCETH;
 	if ((opcode & TYPE_MASK) == PACKET_FOOTED && may_be_footed(traits))
@@ -67,11 +70,11 @@ uint16_t packet_traits(uint8_t opcode)
 	return 0;
 }
 
-uint32_t packet_header_bytes(uint16_t traits)
+uint32_t packet_header_bytes(uint32_t traits)
 {
 	return PACKET_BTH_BYTES + (traits & PACKET_HAS_DCETH ? DCETH_BYTES : 0) +
-	       (traits & PACKET_HAS_RETH ? RETH_BYTES : 0) + (traits & PACKET_HAS_AETH ? AETH_BYTES : 0) +
-	       (traits & PACKET_HAS_ATOMIC_ETH ? ATOMIC_BYTES : 0) +
+	       (traits & PACKET_HAS_DETH ? DETH_BYTES : 0) + (traits & PACKET_HAS_RETH ? RETH_BYTES : 0) +
+	       (traits & PACKET_HAS_AETH ? AETH_BYTES : 0) + (traits & PACKET_HAS_ATOMIC_ETH ? ATOMIC_BYTES : 0) +
 	       (traits & PACKET_HAS_ATOMIC_ACK_ETH ? ORIGINAL_BYTES : 0) + (traits & PACKET_HAS_IMM ? IMM_BYTES : 0) +
 	       (traits & PACKET_HAS_FOOT ? FOOT_BYTES : 0);
 }
@@ -83,6 +86,11 @@ static void decode_extended(const uint8_t *at, struct packet *out)
 		out->source_use = at[8];
 		out->source_qpn = get_be24(at + 9);
 		at += DCETH_BYTES;
+	}
+	if (out->traits & PACKET_HAS_DETH) {
+		out->qkey = get_be32(at);
+		out->source_qpn = get_be24(at + 5);
+		at += DETH_BYTES;
 	}
 	if (out->traits & (PACKET_HAS_RETH | PACKET_HAS_ATOMIC_ETH)) {
 		out->va = get_be64(at);
@@ -150,12 +158,17 @@ bool packet_decode(const void *data, size_t bytes, struct packet *out)
 	return true;
 }
 
-static uint8_t *encode_extended(uint8_t *at, uint16_t traits, const struct packet *packet)
+static uint8_t *encode_extended(uint8_t *at, uint32_t traits, const struct packet *packet)
 {
 	if (traits & PACKET_HAS_DCETH) {
 		put_be64(at, packet->dc_key);
 		put_be32(at + 8, (uint32_t)packet->source_use << 24 | packet->source_qpn);
 		at += DCETH_BYTES;
+	}
+	if (traits & PACKET_HAS_DETH) {
+		put_be32(at, packet->qkey);
+		put_be32(at + 4, packet->source_qpn);
+		at += DETH_BYTES;
 	}
 	if (traits & (PACKET_HAS_RETH | PACKET_HAS_ATOMIC_ETH)) {
 		put_be64(at, packet->va);
@@ -194,13 +207,15 @@ static uint8_t *encode_extended(uint8_t *at, uint16_t traits, const struct packe
 
 uint32_t packet_encode(uint8_t *at, const struct packet *packet, uint32_t pad)
 {
-	uint16_t traits = packet->traits == 0 ? packet_traits(packet->opcode) : packet->traits;
+	uint32_t traits = packet->traits == 0 ? packet_traits(packet->opcode) : packet->traits;
 	uint8_t opcode = packet->opcode;
 
 	if (traits & PACKET_HAS_FOOT)
 		opcode |= PACKET_FOOTED;
 	else if (traits & PACKET_HAS_DCETH)
 		opcode |= PACKET_DC;
+	else if (traits & PACKET_HAS_DETH)
+		opcode |= PACKET_UD;
 	at[0] = opcode;
 	at[1] = (uint8_t)((packet->solicited ? 0x80u : 0u) | 0x40u | pad << 4); /* M: migrated, as everybody sends */
 	put_be16(at + 2, PACKET_PKEY);

@@ -3,6 +3,7 @@
  * Layout, big-endian (InfiniBand specification 9.2 and 9.3, annex A17):
  *   BTH   0 opcode  1 SE:1 M:1 pad:2 version:4  2 pkey:16  4 reserved:8  5 qpn:24  8 A:1 reserved:7  9 psn:24
  *   DCETH (ours, first of a DC request) 12 dc_key:64  20 source use:8  21 source qpn:24
+ *   DETH  (first of a datagram) 12 qkey:32  16 reserved:8  17 source qpn:24
  *   then, by opcode: RETH va:64 rkey:32 bytes:32 | AtomicETH va:64 rkey:32 swap_add:64 compare:64 |
  *                    AETH syndrome:8 msn:24 [AtomicAckETH original:64] | ImmDt 32
  *   FOOT (ours, of a footed request) va:64 value:64 rkey:32 (0: none behind this packet)
@@ -37,6 +38,8 @@ enum packet_opcode {
 	PACKET_ATOMIC_ACK = 0x12,
 	PACKET_COMPARE_SWAP = 0x13,
 	PACKET_FETCH_ADD = 0x14,
+	/* A datagram is PACKET_SEND_ONLY or PACKET_SEND_ONLY_IMM with these bits and a DETH. */
+	PACKET_UD = 0x60,
 	/* In the manufacturer's range: a request of a DC initiator is the RC opcode with this bit set and a DCETH. */
 	PACKET_DC = 0xc0,
 	/* And with these a FOOT; BTH has a flag for a DCETH (FOOTED_DC). */
@@ -62,6 +65,7 @@ enum packet_trait {
 	PACKET_HAS_DCETH = 1 << 13,
 	PACKET_IS_CONNECT = 1 << 14,
 	PACKET_HAS_FOOT = 1 << 15,
+	PACKET_HAS_DETH = 1 << 16,
 };
 
 /* AETH syndromes: kind in the upper three bits (specification 9.7.5.2). */
@@ -86,8 +90,8 @@ enum packet_trait {
 
 /* One packet, decoded. `traits` determines the valid fields. */
 struct packet {
-	uint8_t opcode; /* of RC; a DC request has PACKET_HAS_DCETH among its traits instead */
-	uint16_t traits;
+	uint8_t opcode; /* of RC; a DC request has PACKET_HAS_DCETH among its traits, a datagram PACKET_HAS_DETH */
+	uint32_t traits;
 	bool solicited, ack_request;
 	uint32_t dest_qpn, psn;
 	uint64_t va;
@@ -98,7 +102,8 @@ struct packet {
 	uint64_t original;
 	uint32_t imm; /* in the order of the wire, as in ibv_wc */
 	uint64_t dc_key;
-	uint32_t source_qpn;
+	uint32_t qkey;
+	uint32_t source_qpn; /* of a DCETH or DETH */
 	uint8_t source_use;
 	struct hf_footer footer; /* value as it lies in memory */
 	const uint8_t *payload;
@@ -111,8 +116,8 @@ bool packet_decode(const void *data, size_t bytes, struct packet *out);
 
 /* Writes everything before the payload; returns its size. traits may be zero: they follow from the opcode. */
 uint32_t packet_encode(uint8_t *at, const struct packet *packet, uint32_t pad);
-uint16_t packet_traits(uint8_t opcode); /* 0: no such opcode; a footed one may have a DCETH besides */
-uint32_t packet_header_bytes(uint16_t traits);
+uint32_t packet_traits(uint8_t opcode); /* 0: no such opcode; a footed one may have a DCETH besides */
+uint32_t packet_header_bytes(uint32_t traits);
 
 /* ---- ICRC ---- */
 

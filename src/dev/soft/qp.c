@@ -6,6 +6,7 @@
 
 #include "dev/qp_rules.h"
 #include "dev/soft/dc.h"
+#include "dev/soft/nic.h"
 
 static void complete_recv(struct soft_qp *qp, uint64_t wr_id)
 {
@@ -80,6 +81,7 @@ static void take_attr(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, in
 	TAKE(IBV_QP_SQ_PSN, sq_psn);
 	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+	TAKE(IBV_QP_QKEY, qkey);
 }
 
 /* The specification's attributes that DC leaves open get what a soft NIC can do. */
@@ -121,7 +123,7 @@ int qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask, uint6
 		qp->requester.rnr_retries = qp->attr.rnr_retry;
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR) {
 		take_dc_defaults(qp, mask);
-		qp->mtu_bytes = 128u << qp->attr.path_mtu;
+		qp->mtu_bytes = 128u << (qp->base.type == IBV_QPT_UD ? nic_of(qp->base.dev)->mtu : qp->attr.path_mtu);
 		responder_start(&qp->responder, qp->attr.rq_psn);
 	}
 	if (from == IBV_QPS_RTR && to == IBV_QPS_RTS) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dev/qp_base.h"
+#include "dev/soft/datagram.h"
 #include "dev/soft/dc.h"
 #include "dev/soft/objects.h"
 
@@ -289,6 +290,10 @@ int objects_qp_post_send_footed(struct hf_qp *base, const struct hf_dc_dest *des
 	struct soft_qp *qp = (struct soft_qp *)base;
 	struct flow flow;
 
+	if (base->type == IBV_QPT_UD) {
+		*bad_wr = wr;
+		return -EINVAL;
+	}
 	if (dest == NULL ? qp->dc != HF_DC_NONE
 			 : qp->dc != HF_DC_INITIATOR ||
 				   flow_init(&flow, &qp->engine->local, &dest->gid, dest->dct_num) != 0) {
@@ -307,6 +312,30 @@ int objects_qp_post_send_dc(
 	struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	return objects_qp_post_send_footed(base, dest, wr, NULL, bad_wr);
+}
+
+int objects_qp_post_send_ud(
+	struct hf_qp *base, const struct hf_ud_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+	int rc = 0;
+
+	pthread_mutex_lock(&nic->lock);
+	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
+		rc = datagram_send(qp, dest, wr);
+		if (rc == -EAGAIN) {
+			nic_drive(nic, NIC_DUE, hf_env_now_ns(base->dev->env));
+			rc = datagram_send(qp, dest, wr);
+		}
+		if (rc == -EAGAIN)
+			rc = -ENOMEM; /* the network takes nothing */
+	}
+	if (rc != 0)
+		*bad_wr = wr;
+	nic_drive(nic, NIC_POSTED, hf_env_now_ns(base->dev->env));
+	pthread_mutex_unlock(&nic->lock);
+	return rc;
 }
 
 int objects_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)

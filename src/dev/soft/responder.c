@@ -258,6 +258,32 @@ static void execute_send(struct responder *responder, const struct packet *packe
 	acknowledge(responder, packet);
 }
 
+void responder_datagram(
+	struct responder *responder, const struct packet *packet, const uint8_t *header, uint32_t header_bytes)
+{
+	struct soft_qp *qp = responder->qp;
+	struct ibv_wc wc = {.opcode = IBV_WC_RECV,
+		.byte_len = header_bytes + packet->payload_bytes,
+		.src_qp = packet->source_qpn,
+		.wc_flags = IBV_WC_GRH | (packet->solicited ? WC_SOLICITED : 0)};
+	enum scatter done;
+
+	if (!take_recv(responder))
+		return;
+	responder->has_recv = false;
+	wc.wr_id = responder->recv_wr_id;
+	done = scatter(responder, 0, header, header_bytes);
+	if (done == SCATTER_DONE)
+		done = scatter(responder, header_bytes, packet->payload, packet->payload_bytes);
+	if (done != SCATTER_DONE)
+		wc.status = done == SCATTER_TOO_LONG ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR;
+	if (packet->traits & PACKET_HAS_IMM) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = packet->imm;
+	}
+	completion_add(qp, qp->base.recv_cq, &wc);
+}
+
 /* ---- WRITE ---- */
 
 /* False: refused. */

@@ -65,6 +65,9 @@ struct responder {
 void responder_init(struct responder *responder, struct soft_qp *qp, struct flow *flow);
 void responder_start(struct responder *responder, uint32_t psn); /* INIT to RTR */
 void responder_receive(struct responder *responder, const struct packet *packet);
+/* A datagram into the next receive, behind its header; without a receive it is lost. */
+void responder_datagram(
+	struct responder *responder, const struct packet *packet, const uint8_t *header, uint32_t header_bytes);
 /* Makes the responses that are due, as far as tx has room. False: not all of them. */
 bool responder_respond(struct responder *responder);
 /* True: tx is full. */

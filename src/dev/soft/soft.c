@@ -192,6 +192,7 @@ const struct hf_dev_ops soft_ops = {
 	.qp_modify = objects_qp_modify,
 	.qp_query = objects_qp_query,
 	.qp_post_send = objects_qp_post_send,
+	.qp_post_send_ud = objects_qp_post_send_ud,
 	.qp_post_recv = objects_qp_post_recv,
 	.qp_fence = objects_qp_fence,
 	.qp_executed_psn = objects_qp_executed_psn,
@@ -217,7 +218,7 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 	struct hf_dev_attr *attr = &nic->base.attr;
 	const uint32_t caps = HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC |
 			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE | HF_DEV_FOOTER |
-			      HF_DEV_SEND_FENCE | HF_DEV_LEASE;
+			      HF_DEV_SEND_FENCE | HF_DEV_LEASE | HF_DEV_UD;
 
 	nic->base.ops = &soft_ops;
 	nic->base.env = env;

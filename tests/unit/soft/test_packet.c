@@ -73,6 +73,24 @@ static void what_is_encoded_has_the_bytes_of_the_specification(void **state)
 	assert_memory_equal(bytes, write_loopback, 28);
 }
 
+/* Opcode 0x64, and a DETH of qkey, a reserved byte and the sender's number. */
+static void a_datagram_has_the_bytes_of_the_specification(void **state)
+{
+	static const uint8_t expected[] = {0x64, 0x40, 0xff, 0xff, 0x00, 0x00, 0x00, 0x11, 0x00, 0x00, 0x00, 0x05, 0x80,
+		0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x12};
+	const struct packet packet = {.opcode = PACKET_SEND_ONLY,
+		.traits = packet_traits(PACKET_UD | PACKET_SEND_ONLY),
+		.dest_qpn = 0x11,
+		.psn = 5,
+		.qkey = 0x80010000,
+		.source_qpn = 0x12};
+	uint8_t bytes[PACKET_HEADER_BYTES_MAX];
+
+	(void)state;
+	assert_int_equal(packet_encode(bytes, &packet, 0), sizeof(expected));
+	assert_memory_equal(bytes, expected, sizeof(expected));
+}
+
 static void the_icrc_is_the_one_that_others_compute(void **state)
 {
 	struct packet_path path = path_between("127.0.0.1:4791", "127.0.0.2:4791");
@@ -160,8 +178,10 @@ static void malformed_headers_are_refused(void **state)
 	for (size_t bytes = 0; bytes < sizeof(write_loopback); bytes++)
 		if (bytes < 32 || bytes % 4 != 0)
 			assert_false(packet_decode(write_loopback, bytes, &packet));
-	assert_false(decodes_with(0, 0x1f, ack, sizeof(ack)));                              /* no such opcode */
-	assert_false(decodes_with(0, 0x2a, write_loopback, sizeof(write_loopback)));        /* unreliable connection */
+	assert_false(decodes_with(0, 0x1f, ack, sizeof(ack)));                       /* no such opcode */
+	assert_false(decodes_with(0, 0x2a, write_loopback, sizeof(write_loopback))); /* unreliable connection */
+	assert_false(decodes_with(0, PACKET_UD | PACKET_WRITE_ONLY, write_loopback, sizeof(write_loopback)));
+	assert_false(decodes_with(0, PACKET_UD | PACKET_SEND_FIRST, send_padded, sizeof(send_padded)));
 	assert_false(decodes_with(1, 0x01, ack, sizeof(ack)));                              /* transport version */
 	assert_false(decodes_with(1, 0x10, ack, sizeof(ack)));                              /* pad without payload */
 	assert_false(decodes_with(2, 0x12, ack, sizeof(ack)));                              /* partition */
@@ -184,7 +204,7 @@ static void every_opcode_survives_a_round_trip(void **state)
 {
 	(void)state;
 	for (unsigned opcode = 0; opcode < 256; opcode++) {
-		uint16_t traits = packet_traits((uint8_t)opcode);
+		uint32_t traits = packet_traits((uint8_t)opcode);
 		struct packet out, in = {.opcode = (uint8_t)(traits & PACKET_IS_CONNECT ? opcode : opcode & 0x1f),
 					   .traits = traits,
 					   .dest_qpn = 77,
@@ -199,6 +219,7 @@ static void every_opcode_survives_a_round_trip(void **state)
 					   .original = 9,
 					   .imm = 10,
 					   .dc_key = 11,
+					   .qkey = 13,
 					   .source_qpn = 12};
 		uint8_t bytes[PACKET_HEADER_BYTES_MAX + PACKET_ICRC_BYTES] = {0};
 		uint32_t header;
@@ -218,6 +239,8 @@ static void every_opcode_survives_a_round_trip(void **state)
 			assert_int_equal(out.imm, 10);
 		if (traits & PACKET_HAS_DCETH)
 			assert_true(out.dc_key == 11 && out.source_qpn == 12);
+		if (traits & PACKET_HAS_DETH)
+			assert_true(out.qkey == 13 && out.source_qpn == 12);
 	}
 }
 
@@ -226,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields_are_where_the_specification_has_them),
 		cmocka_unit_test(what_is_encoded_has_the_bytes_of_the_specification),
+		cmocka_unit_test(a_datagram_has_the_bytes_of_the_specification),
 		cmocka_unit_test(the_icrc_is_the_one_that_others_compute),
 		cmocka_unit_test(an_unseen_identification_is_solved_for),
 		cmocka_unit_test(no_flipped_bit_is_believed),
