@@ -56,6 +56,7 @@ static struct synced_proof proof_of(const uint8_t *record, const uint8_t now[REC
 		    get_le64(record + INODE_AT) == get_le64(now + INODE_AT);
 
 	return (struct synced_proof){.known = true,
+		.same = same,
 		.closed = get_le32(record + CLOSED_AT) != 0,
 		.first = get_le64(record + FIRST_AT),
 		.end = get_le64(record + (same ? WRITTEN_AT : SYNCED_AT))};

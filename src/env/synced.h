@@ -25,6 +25,7 @@ struct synced;
 /* What the life before has left as proof. */
 struct synced_proof {
 	bool known;     /* false: there is no mark, or none of this owner that can be read */
+	bool same;      /* it wrote in this boot of the host, and to this very file */
 	bool closed;    /* in order: the log ends at `end` */
 	uint64_t first; /* the log begins there, or behind it */
 	uint64_t end;   /* all before it was in the log */

@@ -33,14 +33,16 @@ static bool leaves(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 	       (report->note & WIRE_NOTE_LEAVES) != 0;
 }
 
-/* Its process has no lease that counts: it gave it up, or it has ended, because the next one holds the lock. */
+/* Its process has no lease that counts: it gave it up, or it has ended, because the next one holds the lock. A lock of
+ * another boot, or of a copy of the files, proves nothing (R-D10). */
 static bool has_no_lease(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
 	const struct council_report *report = &kv->council.reports[node];
 
 	return leaves(kv, node, now_ns) ||
 	       (kv_council_is_fresh(kv, node, now_ns) && report->incarnation != kv->cm.nodes[node].incarnation &&
-		       (report->note & WIRE_NOTE_LOCKED) != 0);
+		       report->kept.incarnation == kv->cm.nodes[node].incarnation &&
+		       (report->note & WIRE_NOTE_ENDED) != 0);
 }
 
 /* Whether those that stay are enough for the log of the members. If more leave, they remain members, and begin again

@@ -104,8 +104,8 @@ void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)
 	log_look(&kv->log);
 	if (kv->log.env != NULL && kv->complete == 0 && !kv->wiped)
 		message.note |= WIRE_NOTE_NEW;
-	if (kv->log.env != NULL)
-		message.note |= WIRE_NOTE_LOCKED;
+	if (kv_log_has_ended(&kv->log, kept.incarnation))
+		message.note |= WIRE_NOTE_ENDED;
 	if (kv->council.leave == COUNCIL_LEAVES)
 		message.note |= WIRE_NOTE_LEAVES;
 	for (unsigned i = 0; i < kv->config.member_count; i++)

@@ -40,7 +40,7 @@ int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes)
 	return 0;
 }
 
-int kv_log_add_life(struct log *log, uint64_t incarnation)
+int kv_log_add_life(struct log *log, uint64_t incarnation, bool moved)
 {
 	if (log->life_count == log->life_room) {
 		size_t room = log->life_room == 0 ? 16 : 2 * log->life_room;
@@ -53,7 +53,8 @@ int kv_log_add_life(struct log *log, uint64_t incarnation)
 	}
 	if (log->life_count > 0)
 		log->lives[log->life_count - 1].end = log->end;
-	log->lives[log->life_count++] = (struct log_life){.incarnation = incarnation, .end = UINT64_MAX};
+	log->lives[log->life_count++] =
+		(struct log_life){.incarnation = incarnation, .end = UINT64_MAX, .moved = moved};
 	return 0;
 }
 
@@ -63,6 +64,17 @@ uint64_t kv_log_end_of(const struct log *log, uint64_t incarnation)
 		if (log->lives[i - 1].incarnation == incarnation)
 			return log->lives[i - 1].end < log->durable ? log->lives[i - 1].end : log->durable;
 	return 0;
+}
+
+bool kv_log_has_ended(const struct log *log, uint64_t incarnation)
+{
+	for (size_t i = log->life_count; i > 0; i--) {
+		if (log->lives[i - 1].incarnation == incarnation)
+			return i < log->life_count;
+		if (log->lives[i - 1].moved)
+			return false;
+	}
+	return false;
 }
 
 /* ---- appending ---- */
@@ -365,10 +377,10 @@ static int begin_mark(struct log *log)
 }
 
 /* A life of its own, durable before anything follows. */
-static int begin_life(struct log *log, struct hf_error *error)
+static int begin_life(struct log *log, bool moved, struct hf_error *error)
 {
-	struct log_entry entry = {.kind = LOG_LIFE, .ts = {.version = log->incarnation}};
-	int rc = kv_log_add_life(log, log->incarnation);
+	struct log_entry entry = {.kind = LOG_LIFE, .ts = {.version = log->incarnation, .join = moved}};
+	int rc = kv_log_add_life(log, log->incarnation, moved);
 
 	if (rc != 0)
 		return hf_error_set(error, rc, "no memory for a log");
@@ -411,7 +423,7 @@ int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config
 	if (rc == 0)
 		rc = kv_log_read_all(log, &proof, reader, context, error);
 	if (rc == 0)
-		rc = begin_life(log, error);
+		rc = begin_life(log, !proof.same, error);
 	if (rc == 0)
 		rc = hf_workers_open(loop, "kv-log", 1, 1, &log->workers, error);
 	if (rc != 0)

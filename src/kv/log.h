@@ -38,6 +38,7 @@ struct log_segment {
 /* One opening of the log: the process, and where its entries end. */
 struct log_life {
 	uint64_t incarnation, end; /* UINT64_MAX: it is this process */
+	bool moved;                /* begun in another boot than the life before, or in a copy of its files (R-D10) */
 };
 
 /* Bytes that grow. */
@@ -119,6 +120,8 @@ void kv_log_excuse(struct log *log, uint64_t stood_ns);
 bool kv_log_turn(struct log *log);
 /* Where the entries of that process end, as far as they are durable; 0: the log has none. */
 uint64_t kv_log_end_of(const struct log *log, uint64_t incarnation);
+/* That process has ended, because this one holds its lock: of the same file, in the same boot of the host (R-D10). */
+bool kv_log_has_ended(const struct log *log, uint64_t incarnation);
 /* Segments that end at or before the position are removed with the next flushes. */
 void kv_log_drop(struct log *log, uint64_t position);
 /* While the disk is nearly full nothing may be appended, so no flush tells that it has room again: this makes one due,
@@ -131,8 +134,8 @@ static inline void log_look(struct log *log)
 /* ---- between log.c and log_open.c ---- */
 void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BYTES]);
 int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes);
-int kv_log_add_life(struct log *log, uint64_t incarnation); /* from the end of the log on */
-int kv_log_flush_now(struct log *log);                      /* blocks */
+int kv_log_add_life(struct log *log, uint64_t incarnation, bool moved); /* from the end of the log on */
+int kv_log_flush_now(struct log *log);                                  /* blocks */
 /* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. -EBADMSG:
  * it is damaged, and this member is the only one. */
 int kv_log_read_all(

@@ -27,7 +27,9 @@
 #define LOG_UNIT        64u
 
 enum log_kind {
-	LOG_LIFE,    /* the log was opened: life + 1; `version`: the incarnation of the process */
+	/* The log was opened: life + 1; `version`: the incarnation of the process; join 1: in another boot of the host
+	 * than the life before, or in a copy of its files. */
+	LOG_LIFE,
 	LOG_WRITE,   /* a record, newer than what is known */
 	LOG_DELETE,  /* the same, a tombstone */
 	LOG_REPLACE, /* a record, whatever is known; version 0: there was none (R-K15) */

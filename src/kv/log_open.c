@@ -121,7 +121,7 @@ static int read_batch(struct scan *scan, const uint8_t *at, size_t bytes, size_t
 			log->mark = entry->ts.version;
 		else if (entry->kind == LOG_WIPE)
 			log->mark = log->end;
-		else if (entry->kind == LOG_LIFE && kv_log_add_life(log, entry->ts.version) != 0)
+		else if (entry->kind == LOG_LIFE && kv_log_add_life(log, entry->ts.version, entry->ts.join != 0) != 0)
 			return set_unread(log, -ENOMEM, error);
 		positions[n++] = log->end;
 		*used_out += kv_log_entry_bytes(entry);
@@ -168,7 +168,7 @@ static int take_segment(struct scan *scan, const struct log_head *head, struct h
 		log->end = log->mark = head->position;
 		log->sequence = head->sequence;
 		log->life = head->life;
-		rc = kv_log_add_life(log, head->incarnation);
+		rc = kv_log_add_life(log, head->incarnation, false);
 	}
 	scan->follows = head->position == log->end && head->sequence == log->sequence && head->life >= log->life;
 	if (rc == 0 && scan->follows)

@@ -44,7 +44,7 @@ enum wire_kind {
 #define WIRE_NOTE_NO_ROOM  (1u << 17) /* it has no room for further records */
 #define WIRE_NOTE_NEW      (1u << 18) /* by its log its store has never been whole */
 #define WIRE_NOTE_LEAVES   (1u << 19) /* it has given its lease up, and takes no other one */
-#define WIRE_NOTE_LOCKED   (1u << 20) /* it holds the lock of its member's log: the process before it has ended */
+#define WIRE_NOTE_ENDED    (1u << 20) /* the process of which it reports the part of the log has ended (R-D10) */
 #define WIRE_NOTE_SUSPECTS 0xffu
 
 struct wire_message {

@@ -151,6 +151,31 @@ static void a_membership_log_that_lags_is_no_older_copy_of_a_store(void **state)
 	assert_null(strstr(logged, "no connected member has all records"));
 }
 
+/* Its next process holds the lock of a copy, whose list of members names a process before: that one has ended. */
+static void a_lock_ends_no_other_process_than_the_one_that_it_names(void **state)
+{
+	struct hf_kv *kv = *state;
+	uint64_t now_ns = hf_loop_now_ns(kv->loop);
+
+	kv->council.suspect_ns = UINT64_MAX - now_ns;
+	kv->council.leads = kv->council.silent = true;
+	kv->council.led_ns = hf_env_boot_ns(kv->env);
+	kv->council.lease_ns = 1000 * LEASE_NS;
+	kv->council.smr = (void *)kv; /* nothing is proposed */
+	kv->cm.epoch = 3;
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		kv->cm.nodes[i] = (struct cm_node){.state = CM_MEMBER, .incarnation = 7, .member_join = 2};
+		kv->council.reports[i] = (struct council_report){
+			.heard = true, .heard_ns = now_ns, .incarnation = 7, .epoch = 3, .note = WIRE_NOTE_ENDED};
+	}
+	kv->cm.nodes[OTHER].suspicion = kv->cm.suspicions = 1;
+	kv->council.reports[OTHER].incarnation = 8;
+	kv->council.reports[OTHER].kept.incarnation = 6;
+	assert_false(kv_council_propose(kv, now_ns));
+	assert_true(kv->council.look_ns > now_ns && kv->council.look_ns != UINT64_MAX); /* when the lease is over */
+	kv->council.smr = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +185,8 @@ int main(void)
 			time_that_nobody_attended_to_counts_against_no_member, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_membership_log_that_lags_is_no_older_copy_of_a_store, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_lock_ends_no_other_process_than_the_one_that_it_names, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

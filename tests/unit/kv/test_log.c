@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/crc.h"
 #include "base/log.h"
 #include "kv/log.h"
 
@@ -460,6 +462,96 @@ static void a_log_of_others_is_refused(void **state)
 	kv_log_close(&f->log);
 }
 
+/* ---- what the lock proves (R-D10) ---- */
+
+static void copy_file(const char *name, void *context)
+{
+	static uint8_t data[FILE_BYTES_MAX];
+	const struct fixture *f = context;
+	char from[HF_KV_PATH_BYTES + 64], to[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+	size_t n;
+
+	snprintf(from, sizeof(from), "%s/kv/%s", f->directory, name);
+	snprintf(to, sizeof(to), "%s/copy/%s", f->directory, name);
+	file = fopen(from, "r");
+	assert_non_null(file);
+	n = fread(data, 1, sizeof(data), file);
+	fclose(file);
+	file = fopen(to, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, n, file), n);
+	fclose(file);
+}
+
+/* The host of its records had another one. */
+static void change_boot(const struct fixture *f)
+{
+	uint8_t records[512];
+	char path[LOG_PATH_BYTES];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/synced", f->config.log);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	assert_int_equal(fread(records, 1, sizeof(records), file), sizeof(records));
+	for (unsigned at = 0; at < sizeof(records); at += 256) {
+		records[at + 100] ^= 1;
+		put_le32(records + at, crc32c(0, records + at + 4, 252));
+	}
+	rewind(file);
+	assert_int_equal(fwrite(records, 1, sizeof(records), file), sizeof(records));
+	fclose(file);
+}
+
+static void use_log(struct fixture *f, const char *name)
+{
+	snprintf(f->config.log, sizeof(f->config.log), "%s/%s", f->directory, name);
+	assert_int_equal(open_log(f), 0);
+}
+
+static void a_lock_proves_the_end_of_a_process_in_its_own_files_only(void **state)
+{
+	struct fixture *f = *state;
+	char copy[HF_KV_PATH_BYTES];
+
+	use_log(f, "kv"); /* 1, which may run on another host from here on */
+	assert_false(kv_log_has_ended(&f->log, 1));
+	kv_log_close(&f->log);
+	snprintf(copy, sizeof(copy), "%s/copy", f->directory);
+	assert_int_equal(mkdir(copy, 0700), 0);
+	assert_int_equal(hf_dir_list(hf_env_host(), f->config.log, copy_file, f), 0);
+	use_log(f, "copy");
+	assert_false(kv_log_has_ended(&f->log, 1));
+	kv_log_close(&f->log);
+	use_log(f, "copy"); /* now these are the files of the one before, and not of the first one */
+	assert_true(kv_log_has_ended(&f->log, 2));
+	assert_false(kv_log_has_ended(&f->log, 1));
+	kv_log_close(&f->log);
+	(void)hf_dir_list(hf_env_host(), f->config.log, forget, f);
+	rmdir(copy);
+	use_log(f, "kv");
+	assert_true(kv_log_has_ended(&f->log, 1));
+	assert_false(kv_log_has_ended(&f->log, 2));
+	kv_log_close(&f->log);
+}
+
+static void a_lock_proves_the_end_of_a_process_in_its_own_boot_only(void **state)
+{
+	struct fixture *f = *state;
+
+	use_log(f, "kv");
+	kv_log_close(&f->log);
+	change_boot(f);
+	use_log(f, "kv");
+	assert_false(kv_log_has_ended(&f->log, 1));
+	kv_log_close(&f->log);
+	use_log(f, "kv");
+	assert_false(kv_log_has_ended(&f->log, 1));
+	assert_true(kv_log_has_ended(&f->log, 2));
+	kv_log_close(&f->log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -476,6 +568,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_end_of_each_process_is_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_process_that_an_older_log_lacks_has_no_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_of_others_is_refused, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_lock_proves_the_end_of_a_process_in_its_own_files_only, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_lock_proves_the_end_of_a_process_in_its_own_boot_only, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("the log of a store", tests, NULL, NULL);
