@@ -184,6 +184,7 @@ struct hf_kv_status {
 	bool recovering;        /* it acknowledges writes, and receives missing records */
 	bool copies;            /* recovering: it copies all records, not only missed updates */
 	int buddy;              /* recovering: the sender, by its place in the list; -1: none at present */
+	bool damaged;           /* its log was, as this process found it: it serves when it has copied all records */
 	bool failed;            /* its log cannot be written: it has left; close the store */
 	bool decides;           /* it leads the membership log */
 	uint64_t lease_left_ns; /* the rest of its lease */

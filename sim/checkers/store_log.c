@@ -124,30 +124,12 @@ struct store_log_end store_log_find_end(struct hf_env *env, const char *director
 	return end;
 }
 
-/* A log that was damaged begins anew; its segments have other names then. */
-static void found_damaged(const char *name, void *context)
-{
-	if (strncmp(name, "damaged-", strlen("damaged-")) == 0)
-		*(bool *)context = true;
-}
-
-static bool was_set_aside(
-	struct hf_env *env, const char *directory, const struct segments *segments, const struct store_log_end *end)
-{
-	bool damaged = false;
-
-	(void)hf_dir_list(env, directory, found_damaged, &damaged);
-	return damaged && segments->count > 0 && segments->positions[0] >= end->position;
-}
-
 const char *store_log_check(struct hf_env *env, const char *directory, const struct store_log_end *end)
 {
 	struct segments segments;
 	const char *wrong = "the log has no segment where it ended";
 
 	list(env, directory, &segments);
-	if (was_set_aside(env, directory, &segments, end))
-		return NULL;
 	for (unsigned i = segments.count; i > 0; i--) {
 		uint64_t position = segments.positions[i - 1];
 		size_t bytes = 0, at = (size_t)(HEAD_BYTES + end->position - position);

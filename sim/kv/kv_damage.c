@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/crc.h"
 #include "base/ensure.h"
 #include "sim/kv/kv.h"
 
@@ -45,19 +46,27 @@ void kv_damage_kills(struct kv_cluster *all, struct kv_node *node, bool power)
 
 /* ---- below the mark ---- */
 
+static bool is_whole(const uint8_t record[RECORD_BYTES])
+{
+	return crc32c(0, record + SERIAL_AT, RECORD_BYTES - SERIAL_AT) == get_le32(record);
+}
+
 /* [first, end) of the log is proven to have been there. */
 static bool read_mark(struct kv_node *node, uint64_t *first_out, uint64_t *end_out)
 {
 	uint8_t records[2 * RECORD_BYTES] = {0};
-	const uint8_t *last = records;
+	const uint8_t *last = records, *other = records + RECORD_BYTES;
 	struct hf_file *file;
 
 	if (hf_file_open(&node->endpoint.process->env, DIRECTORY "/synced", 0, &file) != 0)
 		return false;
 	(void)hf_file_read_at(file, records, sizeof(records), 0);
 	hf_file_close(file);
-	if ((int32_t)(get_le32(records + RECORD_BYTES + SERIAL_AT) - get_le32(records + SERIAL_AT)) > 0)
-		last += RECORD_BYTES;
+	if (!is_whole(last) ||
+		(is_whole(other) && (int32_t)(get_le32(other + SERIAL_AT) - get_le32(last + SERIAL_AT)) > 0))
+		last = other;
+	if (!is_whole(last))
+		return false;
 	*first_out = get_le64(last + FIRST_AT);
 	*end_out = get_le64(last + (node->damage == KV_DAMAGE_OF_WRITTEN ? WRITTEN_AT : SYNCED_AT));
 	return *end_out > *first_out;

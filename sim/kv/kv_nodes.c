@@ -344,6 +344,17 @@ static int start_clients(struct kv_node *node)
 	return 0;
 }
 
+/* Such a log is left as it is, until the others serve. */
+static bool says_damaged(const struct kv_node *node, bool damaged)
+{
+	struct hf_kv_status status;
+
+	hf_kv_status(node->kv, &status);
+	if (damaged && !status.damaged)
+		world_violate(node->all->world, "damage", "%u does not say that its log is damaged", node->index);
+	return status.damaged;
+}
+
 static int start_node(struct process *process, void *context)
 {
 	struct kv_node *node = context;
@@ -364,7 +375,7 @@ static int start_node(struct process *process, void *context)
 	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0 && rc != -EIO &&
 		rc != -ENOSPC)
 		world_violate(node->all->world, "start", "%s", error.text);
-	if (rc == 0 && store.log[0] != '\0' && !damaged &&
+	if (rc == 0 && store.log[0] != '\0' && !says_damaged(node, damaged) &&
 		(wrong = store_log_check(&process->env, store.log, &end)) != NULL)
 		world_violate(node->all->world, "log", "%s", wrong);
 	if (rc == 0)

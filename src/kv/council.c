@@ -257,6 +257,8 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 	}
 	if (now_ns >= council->next_ask_ns) {
 		fall_silent_if_disk_hangs(kv, now_ns);
+		if (kv_council_others_serve(kv, now_ns))
+			kv_durable_begin_anew(kv);
 		if (!kv->failed && !council->silent)
 			kv_council_ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;

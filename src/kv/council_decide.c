@@ -223,12 +223,15 @@ static bool make_cold(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		if (!kv_council_is_fresh(kv, i, now_ns))
 			return false;
-		begun |= kv->council.reports[i].complete != 0;
+		/* What was lost is no new store (R-D5). */
+		begun |= kv->council.reports[i].complete != 0 ||
+			 (kv->log.env != NULL && (kv->council.reports[i].note & WIRE_NOTE_NEW) == 0);
 	}
 	if (!begun)
 		return make_present(kv, now_ns, entry);
 	if (!kv->council.hopeless)
-		log_error("kv: members have records, but no list of the last members; restore the directories "
+		log_error("kv: members have records, or had them, but no list of the last members; restore the "
+			  "directories "
 			  "`members` in their logs, or stop all members, remove their logs, and start empty");
 	kv->council.hopeless = true;
 	return false;

@@ -10,6 +10,8 @@
 /* A message of the member arrived within the time after which a silent one is suspected. */
 bool kv_council_is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns);
 void kv_council_peer_died(struct hf_peer *peer, void *context); /* hf_node_events */
+/* A member that lives is one in an epoch in which this one is none. */
+bool kv_council_others_serve(const struct hf_kv *kv, uint64_t now_ns);
 void kv_council_ask(struct hf_kv *kv, uint64_t now_ns);
 /* A process that stood still judges no member by the time in which it did. */
 void kv_council_excuse_log(struct hf_kv *kv, uint64_t now_ns);

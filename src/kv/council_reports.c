@@ -78,6 +78,17 @@ void kv_council_excuse_log(struct hf_kv *kv, uint64_t now_ns)
 		kv_log_excuse(&kv->log, stood_ns);
 }
 
+bool kv_council_others_serve(const struct hf_kv *kv, uint64_t now_ns)
+{
+	if (kv->installed.nodes[kv->view.self].state == CM_MEMBER)
+		return false;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (kv->installed.nodes[i].state == CM_MEMBER && kv_council_is_fresh(kv, i, now_ns) &&
+			kv->council.reports[i].incarnation == kv->installed.nodes[i].incarnation)
+			return true;
+	return false;
+}
+
 void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)
 {
 	uint8_t value[ASK_BYTES];

@@ -203,6 +203,19 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 	return 0;
 }
 
+void kv_durable_begin_anew(struct hf_kv *kv)
+{
+	struct hf_error error = {0};
+
+	if (!kv->log.held)
+		return;
+	if (kv_log_begin_anew(&kv->log, &error) != 0)
+		log_error("%s", error.text);
+	else
+		log_info("kv: the others serve; the damaged log in %s is set aside, and all records are copied",
+			kv->config.log);
+}
+
 /* ---- the watermark ---- */
 
 static void mark(struct hf_kv *kv)

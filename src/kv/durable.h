@@ -37,6 +37,7 @@ struct hf_kv;
 struct busy;
 
 int kv_durable_open(struct hf_kv *kv, struct hf_error *error); /* reads the log, if there is to be one */
+void kv_durable_begin_anew(struct hf_kv *kv); /* the others serve without this member: a damaged log makes room */
 void kv_durable_close(struct hf_kv *kv);
 
 /* The record was written just now; replaces: its timestamp may be older than the one before. */

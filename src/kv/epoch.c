@@ -80,6 +80,8 @@ bool kv_epoch_install(struct hf_kv *kv)
 		log_epoch(kv);
 	if (was_live && !(kv->live && same))
 		leave(kv);
+	if (kv->live)
+		kv_durable_begin_anew(kv);
 	kv->view.join = self->join;
 
 	if (kv->live && !(was_live && same))

@@ -110,7 +110,7 @@ uint64_t kv_log_append(struct log *log, struct log_entry *entry)
 	uint32_t bytes = kv_log_entry_bytes(entry);
 	uint8_t *at;
 
-	if (log->env == NULL)
+	if (log->env == NULL || log->held)
 		return 0;
 	at = log->failed == 0 ? reserve(&log->filling, bytes) : NULL;
 	if (at == NULL) {
@@ -422,10 +422,26 @@ int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config
 		rc = open_mark(log, &proof, error);
 	if (rc == 0)
 		rc = kv_log_read_all(log, &proof, reader, context, error);
-	if (rc == 0)
+	if (rc == 0 && !log->held)
 		rc = begin_life(log, !proof.same, error);
 	if (rc == 0)
 		rc = hf_workers_open(loop, "kv-log", 1, 1, &log->workers, error);
+	if (rc != 0)
+		log->failed = rc;
+	return rc;
+}
+
+int kv_log_begin_anew(struct log *log, struct hf_error *error)
+{
+	int rc = kv_log_set_aside(log);
+
+	if (rc != 0)
+		rc = hf_error_set(error, rc, "kv: the damaged log in %s cannot be set aside: %s", log->config->log,
+			strerror(-rc));
+	log->held = false;
+	log->life_count = 0;
+	if (rc == 0)
+		rc = begin_life(log, true, error);
 	if (rc != 0)
 		log->failed = rc;
 	return rc;

@@ -11,8 +11,9 @@
  * sync lost.
  *
  * A mark beside the log (env/synced.h) says up to where it is durable, or written. What cannot be read below that is
- * damage (R-D2): a member alone does not open such a log, and changes no byte. One with peers sets its files aside as
- * damaged-*, and begins empty and WIPEd: it copies all records. A torn end behind the mark is kept as cut-*.
+ * damage (R-D2): a member alone does not open such a log, and changes no byte. One with peers holds it: nothing is
+ * written until the others serve without this member. Then its files are kept as damaged-*, and it begins empty and
+ * WIPEd: it copies all records. A torn end behind the mark is kept as cut-*.
  *
  * Opening reads all entries (log_open.c). Segments before a position are dropped when the owner has copied their live
  * records. Owned by the kv's loop; only opening and closing block. */
@@ -88,10 +89,11 @@ struct log {
 	struct log_flush flush;
 	bool flushing;
 	uint64_t flushing_ns; /* since when it flushes, by hf_env_now_ns */
-	bool damaged; /* entries that were in it could not be read: its files are set aside, and it begins empty */
-	bool low;     /* the disk is nearly full */
-	bool looks;   /* a flush is due though nothing was appended */
-	int failed;   /* -errno of a flush: final */
+	bool damaged;         /* entries that were in it could not be read */
+	bool held;            /* and its files are as they were found: what is appended goes nowhere */
+	bool low;             /* the disk is nearly full */
+	bool looks;           /* a flush is due though nothing was appended */
+	int failed;           /* -errno of a flush: final */
 };
 
 /* Called with the entries that are there, in order, and where each begins; up to LOG_BATCH at once. Not 0 ends the
@@ -103,6 +105,8 @@ typedef int log_reader(void *context, const struct log_entry *entries, const uin
  * The configuration outlives the log. */
 int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config *config, const char *member,
 	uint64_t incarnation, log_reader *reader, void *context, struct hf_error *error);
+/* A log that is held: its files are set aside, and it begins empty; blocks. */
+int kv_log_begin_anew(struct log *log, struct hf_error *error);
 /* Flushes what was appended, if it can. A log that was never opened is legal. */
 void kv_log_close(struct log *log);
 
@@ -135,6 +139,7 @@ static inline void log_look(struct log *log)
 void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BYTES]);
 int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes);
 int kv_log_add_life(struct log *log, uint64_t incarnation, bool moved); /* from the end of the log on */
+int kv_log_set_aside(struct log *log);                                  /* blocks */
 int kv_log_flush_now(struct log *log);                                  /* blocks */
 /* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. -EBADMSG:
  * it is damaged, and this member is the only one. */

@@ -331,30 +331,47 @@ static void describe(const struct scan *scan, const struct synced_proof *proof, 
 	snprintf(text, bytes, "%s cannot be read at offset %" PRIu64, path, LOG_HEAD_BYTES + last->bytes);
 }
 
-/* Every file keeps its bytes under another name. What follows begins behind all positions that the log had. */
-static int set_aside(struct scan *scan, const struct synced_proof *proof)
+/* The others serve without this member: every file keeps its bytes under another name. */
+int kv_log_set_aside(struct log *log)
 {
-	struct log *log = scan->log;
-	uint64_t end = (proof->known && log->end < proof->end ? proof->end : log->end) + LOG_UNIT;
+	struct scan scan = {.log = log};
 	/* A log from 0 on, which is not there: the next opening finds damage again, until the WIPE is durable. R-D5 */
-	int rc = synced_write(log->synced, 0, end, end);
+	int rc = synced_write(log->synced, 0, log->end, log->end);
 
 	if (rc == 0)
 		rc = synced_sync(log->synced);
 	if (rc == 0)
 		rc = hf_dir_sync(log->env, log->config->log);
-	for (size_t i = 0; i < scan->count && rc == 0; i++) {
+	if (rc == 0)
+		rc = hf_dir_list(log->env, log->config->log, found, &scan);
+	rc = rc != 0 ? rc : scan.rc;
+	for (size_t i = 0; i < scan.count && rc == 0; i++) {
 		char path[LOG_PATH_BYTES], kept[LOG_PATH_BYTES + 32];
 
-		kv_log_path(log, scan->positions[i], path);
+		kv_log_path(log, scan.positions[i], path);
 		snprintf(kept, sizeof(kept), "%s/" DAMAGED "%016" PRIx64 "-%016" PRIx64, log->config->log,
-			scan->positions[i], log->incarnation);
+			scan.positions[i], log->incarnation);
 		rc = hf_file_rename(log->env, path, kept);
 	}
-	log->segment_count = log->life_count = 0;
-	log->end = log->mark = end;
-	scan->count = 0;
-	return rc;
+	free(scan.positions);
+	return rc != 0 || log->config->medium != HF_KV_FILE ? rc : hf_dir_sync(log->env, log->config->log);
+}
+
+/* What is proven by this boot of the host is proven in the next one, too (R-D5). */
+static int keep_verdict(struct log *log, const struct synced_proof *proof)
+{
+	int rc = proof->known ? synced_write(log->synced, proof->first, proof->end, proof->end) : 0;
+
+	return rc == 0 && proof->known ? synced_sync(log->synced) : rc;
+}
+
+/* Nothing is written until kv_log_begin_anew, and then behind all positions that the log had. */
+static void hold(struct log *log, const struct synced_proof *proof)
+{
+	log->held = true;
+	log->end = (proof->known && log->end < proof->end ? proof->end : log->end) + LOG_UNIT;
+	log->mark = log->end;
+	log->durable = log->segment_count = 0;
 }
 
 static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_error *error)
@@ -367,17 +384,22 @@ static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_
 	if (!log->damaged)
 		return 0;
 	describe(scan, proof, where, sizeof(where));
+	rc = keep_verdict(log, proof);
+	if (rc != 0)
+		return set_unread(log, rc, error);
 	if (log->config->member_count <= 1)
 		return hf_error_set(error, -EBADMSG,
 			"kv: the log is damaged: %.200s, although it was in the log. No file was changed. Repair the "
 			"disk or "
 			"restore a backup; without one, move the directory away: the store begins empty then",
 			where);
-	log_error("kv: the log is damaged: %s, although it was in the log; its files are kept as " DAMAGED
-		  "*, and all records are copied from the other members",
+	log_error("kv: the log is damaged: %s, although it was in the log. No file is changed until the other members "
+		  "serve without this one: then its files are kept as " DAMAGED
+		  "*, and all records are copied from them. "
+		  "If they do not, restore a log of one of the last members",
 		where);
-	rc = set_aside(scan, proof);
-	return rc == 0 ? 0 : set_unread(log, rc, error);
+	hold(log, proof);
+	return 0;
 }
 
 /* ---- all of it ---- */
@@ -421,7 +443,7 @@ int kv_log_read_all(
 		rc = read_segment(&scan, scan.positions[i], error);
 	if (rc == 0)
 		rc = judge(&scan, proof, error);
-	if (rc == 0)
+	if (rc == 0 && !log->held)
 		rc = settle(&scan, error);
 	free(scan.positions);
 	free(scan.piece);

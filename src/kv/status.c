@@ -15,6 +15,7 @@ void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
 	status_out->epoch = kv->epoch;
 	status_out->live = kv->view.live;
 	status_out->serving = kv->member && kv_council_has_lease(kv);
+	status_out->damaged = kv->log.damaged && kv->complete == 0;
 	status_out->failed = kv->failed;
 	status_out->recovering = kv->live && !kv->member;
 	status_out->copies = kv->copy.wanted && !kv->copy.heals;
@@ -71,9 +72,9 @@ static json_t *describe(const struct hf_kv_status *status)
 	for (unsigned i = 0; i < status->recovery_count; i++)
 		json_array_append_new(recoveries, describe_recovery(&status->recoveries[i]));
 	return json_pack(
-		"{s:s, s:I, s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+		"{s:s, s:I, s:b, s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
 		"name", status->members[status->self].name, "epoch", (json_int_t)status->epoch, "serving",
-		(int)status->serving, "decides", (int)status->decides, "lease_left_ms",
+		(int)status->serving, "damaged", (int)status->damaged, "decides", (int)status->decides, "lease_left_ms",
 		(double)status->lease_left_ns / NS_MS, "keys", (json_int_t)status->keys, "records",
 		(json_int_t)status->records, "store_used_bytes", (json_int_t)status->store_used_bytes, "store_bytes",
 		(json_int_t)status->store_bytes, "writes", (json_int_t)status->writes, "reads",

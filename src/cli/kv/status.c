@@ -47,7 +47,9 @@ static void print_recoveries(const json_t *json)
 static void print_status(const json_t *json)
 {
 	printf("%s: epoch %.0f, %s, lease for %.0f ms%s\n", watch_text(json, "name"), watch_number(json, "epoch"),
-		json_is_true(json_object_get(json, "serving")) ? "serves" : "does not serve",
+		json_is_true(json_object_get(json, "serving"))   ? "serves"
+		: json_is_true(json_object_get(json, "damaged")) ? "its log is damaged"
+								 : "does not serve",
 		watch_number(json, "lease_left_ms"),
 		json_is_true(json_object_get(json, "decides")) ? "; decides who is a member" : "");
 	print_members(json);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/bytes.h"
+#include "base/crc.h"
 #include "kv/log.h"
 
 #define SECOND 1000000000ull
@@ -31,7 +33,9 @@ static int set_up(void **state)
 
 	if (f == NULL || hf_loop_create(hf_env_host(), &f->loop) != 0)
 		return -1;
-	snprintf(f->directory, sizeof(f->directory), "/tmp/test-kv-damage-XXXXXX");
+	/* Thousands of syncs: in memory, where that is possible. */
+	snprintf(f->directory, sizeof(f->directory), "%s/test-kv-damage-XXXXXX",
+		access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	if (mkdtemp(f->directory) == NULL)
 		return -1;
 	f->config.medium = HF_KV_FILE;
@@ -203,6 +207,26 @@ static uint64_t digest(struct fixture *f)
 	return f->newest;
 }
 
+/* The records of the mark are of another boot. */
+static void end_boot(const struct fixture *f)
+{
+	uint8_t records[512];
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/synced", f->config.log);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	assert_int_equal(fread(records, 1, sizeof(records), file), sizeof(records));
+	for (unsigned at = 0; at < sizeof(records); at += 256) {
+		records[at + 100] ^= 1;
+		put_le32(records + at, crc32c(0, records + at + 4, 252));
+	}
+	rewind(file);
+	assert_int_equal(fwrite(records, 1, sizeof(records), file), sizeof(records));
+	fclose(file);
+}
+
 static void make_log(struct fixture *f, bool in_order)
 {
 	assert_int_equal(open_log(f), 0);
@@ -261,7 +285,8 @@ static void a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new(void **s
 	names = segments_of(f);
 	damage(f, names.list[names.count - 1], FLIP, TAIL);
 	assert_int_equal(open_log(f), 0);
-	assert_true(f->log.damaged);
+	assert_true(f->log.damaged && f->log.held);
+	assert_int_equal(kv_log_begin_anew(&f->log, &f->error), 0);
 	assert_true(f->log.segments[0].position >= end);
 	kill_log(f);
 	assert_int_equal(open_log(f), 0);
@@ -269,6 +294,54 @@ static void a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new(void **s
 	assert_int_equal(f->records, 0);
 	assert_int_equal(f->wipes, 1);
 	kv_log_close(&f->log);
+}
+
+/* R-D2: the other copy is not there as long as the others do not serve. */
+static void a_damaged_log_changes_no_byte_until_the_others_serve(void **state)
+{
+	struct fixture *f = *state;
+	struct names names;
+	uint64_t before;
+
+	f->config.member_count = 3;
+	make_log(f, false);
+	names = segments_of(f);
+	damage(f, names.list[0], ZEROED, MIDDLE);
+	before = digest(f);
+	for (unsigned n = 0; n < 3; n++) {
+		struct log_entry entry = {.kind = LOG_WIPE};
+
+		assert_int_equal(open_log(f), 0);
+		assert_true(f->log.damaged && f->log.held);
+		(void)kv_log_append(&f->log, &entry);
+		assert_false(kv_log_turn(&f->log));
+		if (n == 0)
+			kill_log(f);
+		else
+			kv_log_close(&f->log);
+		assert_int_equal(digest(f), before);
+	}
+}
+
+/* R-D5: written in a boot that has ended since, and damaged before that. */
+static void a_verdict_of_damage_outlives_the_boot_that_proved_it(void **state)
+{
+	struct fixture *f = *state;
+	struct names names;
+
+	for (f->config.member_count = 1; f->config.member_count <= 3; f->config.member_count += 2) {
+		f->config.medium = HF_KV_MEMORY; /* nothing is synced */
+		make_log(f, false);
+		names = segments_of(f);
+		damage(f, names.list[names.count - 1], FLIP, TAIL);
+		assert_int_equal(open_log(f), f->config.member_count == 1 ? -EBADMSG : 0);
+		kill_log(f);
+		end_boot(f);
+		assert_int_equal(open_log(f), f->config.member_count == 1 ? -EBADMSG : 0);
+		assert_true(f->log.damaged);
+		kill_log(f);
+		clear(f);
+	}
 }
 
 /* Without it a changed byte would be a torn end. */
@@ -335,6 +408,10 @@ int main(void)
 			a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_damaged_log_changes_no_byte_until_the_others_serve, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_verdict_of_damage_outlives_the_boot_that_proved_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_whose_mark_is_gone_is_damaged, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_is_cut_and_kept_beside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_whose_first_segments_were_dropped_is_whole, set_up, tear_down),
