@@ -10,8 +10,8 @@
  * that member, and proposes EXCLUDE only when the lease must be over by any clock (R-K21): counted from its own last
  * grant and its takeover, or from when it applied SUSPECT, which no takeover restarts. A member that sends ASKs again
  * before that is cleared. The lease of a process is not waited for if it has given it up (hf_kv_leave), or that has
- * ended: the next one holds the lock of its log, in the same boot. A member that returns joins as a shadow, with the same or another
- * incarnation. Owned by the kv's loop. */
+ * ended: the next one holds the lock of its log, in the same boot. A member that returns joins as a shadow, with the
+ * same or another incarnation. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COUNCIL_H
 #define HOLDFAST_KV_COUNCIL_H
 
