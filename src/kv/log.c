@@ -112,6 +112,7 @@ uint64_t kv_log_append(struct log *log, struct log_entry *entry)
 
 	if (log->env == NULL || log->held)
 		return 0;
+	entry->flush = is_synced(log) ? 1 + (uint32_t)(log->filling.bytes / LOG_UNIT) : 0;
 	at = log->failed == 0 ? reserve(&log->filling, bytes) : NULL;
 	if (at == NULL) {
 		if (log->failed == 0)

@@ -35,7 +35,7 @@ void kv_log_entry_write(const struct log_entry *entry, uint8_t *at)
 	put_le32(at + 32, entry->ts.join);
 	put_le32(at + 36, entry->key_bytes);
 	put_le32(at + 40, entry->value_bytes);
-	put_le32(at + 44, 0);
+	put_le32(at + 44, entry->flush);
 	if (entry->key_bytes > 0)
 		memcpy(at + LOG_ENTRY_BYTES, entry->key, entry->key_bytes);
 	if (entry->value_bytes > 0)
@@ -48,8 +48,7 @@ bool kv_log_entry_read(const uint8_t *at, size_t bytes, struct log_entry *entry_
 {
 	uint32_t length = bytes < LOG_UNIT ? 0 : get_le32(at + 4);
 
-	if (length < LOG_UNIT || length > bytes || length % LOG_UNIT != 0 ||
-		crc32c(0, at + CRC_BYTES, length - CRC_BYTES) != get_le32(at))
+	if (length < LOG_UNIT || length > bytes)
 		return false;
 	*entry_out = (struct log_entry){.kind = (enum log_kind)at[20],
 		.flags = at[21],
@@ -58,10 +57,12 @@ bool kv_log_entry_read(const uint8_t *at, size_t bytes, struct log_entry *entry_
 		.ts = {.version = get_le64(at + 24), .join = get_le32(at + 32), .node = get_le16(at + 22)},
 		.key_bytes = get_le32(at + 36),
 		.value_bytes = get_le32(at + 40),
+		.flush = get_le32(at + 44),
 		.key = at + LOG_ENTRY_BYTES};
 	entry_out->value = entry_out->key + entry_out->key_bytes;
 	return at[20] < LOG_KINDS && (entry_out->flags & ~FLAGS) == 0 && entry_out->key_bytes <= HF_KV_KEY_BYTES_MAX &&
-	       entry_out->value_bytes <= HF_KV_VALUE_BYTES_MAX && length == kv_log_entry_bytes(entry_out);
+	       entry_out->value_bytes <= HF_KV_VALUE_BYTES_MAX && length == kv_log_entry_bytes(entry_out) &&
+	       crc32c(0, at + CRC_BYTES, length - CRC_BYTES) == get_le32(at);
 }
 
 bool kv_log_entry_follows(const struct log_entry *entry, uint64_t sequence, uint32_t life)

@@ -8,11 +8,15 @@
  *         64 name of the cluster  128 name of the member  256
  *   entry  0 u32 crc32c of what follows   4 u32 bytes of all of it, a multiple of 64   8 u64 sequence   16 u32 life
  *         20 u8 kind  21 u8 flags  22 u16 node  24 u64 version  32 u32 join  36 u32 key_bytes  40 u32 value_bytes
+ *         44 u32 1 + units of 64 bytes from where its flush begins; 0: of a medium that syncs nothing
  *         48 key, value, zeros
  *
  * A reader continues only with an entry whose CRC fits, whose sequence is the next, and whose life is the current one
  * or, for a LIFE, a later one. Each opening begins a life, which is durable before its entries: so entries behind a
  * torn end never continue the entries that are written there later (R-K27).
+ *
+ * A flush is written when all before it is durable. So an entry proves that what lies before its flush was there: a
+ * break before that is damage, and one within the last flush is torn (R-D2).
  *
  * Pure. */
 #ifndef HOLDFAST_KV_LOG_ENTRY_H
@@ -48,6 +52,7 @@ struct log_entry {
 	struct record_ts ts;
 	const uint8_t *key, *value;
 	uint32_t key_bytes, value_bytes;
+	uint32_t flush; /* 1 + LOG_UNITs from where its flush begins; 0: nothing before is known to be durable */
 };
 
 uint32_t kv_log_entry_bytes(const struct log_entry *entry);

@@ -25,6 +25,8 @@ struct scan {
 	uint64_t *positions; /* that the names say */
 	size_t count, room;
 	bool marked;              /* a segment was begun beside a mark */
+	uint64_t proven;          /* behind the break, by an entry there */
+	bool goes_on;             /* the last file does, behind the last entry that was read */
 	bool is_segment, follows; /* the last one: it has a head, and continues the one before */
 	int rc;
 };
@@ -156,6 +158,7 @@ static int read_entries(struct scan *scan, struct hf_file *file, struct hf_error
 		rc = read_batch(scan, scan->piece + from, end - from, &used, error);
 		from += used;
 	}
+	scan->goes_on = end > from;
 	return rc;
 }
 
@@ -297,13 +300,65 @@ static int keep_behind(struct scan *scan)
 
 /* ---- damage ---- */
 
-/* Below what the mark proves; or in the middle, which a sync never leaves so: a segment is begun when all before it is
+/* Entries of lives before are what an earlier torn end has left (R-K27). A MARK without a flush is of a version before:
+ * what it names is durable. */
+static bool proves(const struct log *log, const struct log_entry *entry, uint64_t position, uint64_t broken)
+{
+	uint64_t before = (uint64_t)(entry->flush - 1) * LOG_UNIT;
+
+	if (entry->life < log->life || entry->sequence <= log->sequence)
+		return false;
+	if (entry->flush == 0)
+		return entry->kind == LOG_MARK && log->config->medium == HF_KV_FILE && entry->ts.version > broken;
+	return before < position - broken;
+}
+
+/* Looks for an entry of a later flush behind the break, in a file that begins at `segment`. */
+static void find_proof_in(struct scan *scan, uint64_t segment, uint64_t broken, const uint8_t *data, size_t bytes)
+{
+	size_t at = (size_t)(LOG_HEAD_BYTES + broken - segment);
+
+	while (at + LOG_UNIT <= bytes) {
+		struct log_entry entry;
+		bool whole = kv_log_entry_read(data + at, bytes - at, &entry);
+		uint64_t position = segment + at - LOG_HEAD_BYTES;
+
+		at += whole ? kv_log_entry_bytes(&entry) : LOG_UNIT;
+		if (whole && position > broken && proves(scan->log, &entry, position, broken))
+			scan->proven = segment + at - LOG_HEAD_BYTES;
+	}
+}
+
+/* The file in which reading ended, or of which the head cannot be read. */
+static int find_proof(struct scan *scan)
+{
+	struct log *log = scan->log;
+	bool beheaded = log->segment_count < scan->count;
+	uint64_t segment, broken;
+	uint8_t *data = NULL;
+	size_t bytes;
+	int rc;
+
+	if (scan->count == 0 || (!beheaded && !scan->goes_on))
+		return 0;
+	segment = scan->positions[beheaded ? log->segment_count : log->segment_count - 1];
+	broken = beheaded ? segment : log->end;
+	rc = read_file(log, segment, &data, &bytes);
+	if (rc == 0)
+		find_proof_in(scan, segment, broken, data, bytes);
+	free(data);
+	return rc;
+}
+
+/* Below what the mark proves, or an entry of a later flush; or in the middle, which a sync never leaves so: a segment is begun when all before it is
  * durable, so only the last one can be torn, its head too. */
 static bool is_damaged(const struct scan *scan, const struct synced_proof *proof)
 {
 	const struct log *log = scan->log;
 
 	if (log->segment_count < scan->count && (log->segment_count < scan->count - 1 || scan->is_segment))
+		return true;
+	if (scan->proven != 0)
 		return true;
 	if (!proof->known)
 		return scan->marked;
@@ -320,6 +375,11 @@ static void describe(const struct scan *scan, const struct synced_proof *proof, 
 
 	if (!proof->known && scan->marked) {
 		snprintf(text, bytes, "%.180s/synced is missing, or cannot be read", log->config->log);
+		return;
+	}
+	if (log->segment_count < scan->count && !scan->is_segment) {
+		kv_log_path(log, scan->positions[log->segment_count], path);
+		snprintf(text, bytes, "the head of %s cannot be read", path);
 		return;
 	}
 	if (last == NULL || last->position > proof->first + last->bytes) {
@@ -366,10 +426,16 @@ static int keep_verdict(struct log *log, const struct synced_proof *proof)
 }
 
 /* Nothing is written until kv_log_begin_anew, and then behind all positions that the log had. */
-static void hold(struct log *log, const struct synced_proof *proof)
+static void hold(struct scan *scan, const struct synced_proof *proof)
 {
+	struct log *log = scan->log;
+
 	log->held = true;
-	log->end = (proof->known && log->end < proof->end ? proof->end : log->end) + LOG_UNIT;
+	if (proof->known && log->end < proof->end)
+		log->end = proof->end;
+	if (log->end < scan->proven)
+		log->end = scan->proven;
+	log->end += LOG_UNIT;
 	log->mark = log->end;
 	log->durable = log->segment_count = 0;
 }
@@ -378,8 +444,10 @@ static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_
 {
 	struct log *log = scan->log;
 	char where[LOG_PATH_BYTES + 64];
-	int rc;
+	int rc = find_proof(scan);
 
+	if (rc != 0)
+		return set_unread(log, rc, error);
 	log->damaged = is_damaged(scan, proof);
 	if (!log->damaged)
 		return 0;
@@ -398,7 +466,7 @@ static int judge(struct scan *scan, const struct synced_proof *proof, struct hf_
 		  "*, and all records are copied from them. "
 		  "If they do not, restore a log of one of the last members",
 		where);
-	hold(log, proof);
+	hold(scan, proof);
 	return 0;
 }
 

@@ -344,6 +344,155 @@ static void a_verdict_of_damage_outlives_the_boot_that_proved_it(void **state)
 	}
 }
 
+/* As after a loss of power: nothing of this log is known to be durable by its mark. */
+static void lag_mark(const struct fixture *f)
+{
+	char path[HF_KV_PATH_BYTES + 64];
+	struct synced_proof proof;
+	struct synced *synced;
+
+	snprintf(path, sizeof(path), "%s/synced", f->config.log);
+	assert_int_equal(synced_open(hf_env_host(), path, "test/a", &synced, &proof, NULL), 0);
+	assert_int_equal(synced_write(synced, 0, 0, 0), 0);
+	synced_close(synced, false);
+}
+
+/* Entries of versions 1 to `count`, in one flush. */
+static void append_together(struct fixture *f, unsigned count)
+{
+	for (unsigned i = 1; i <= count; i++) {
+		struct log_entry entry = {
+			.kind = LOG_WRITE, .ts = {.version = i}, .key = (const uint8_t *)"key", .key_bytes = 3};
+
+		(void)kv_log_append(&f->log, &entry);
+	}
+	assert_true(kv_log_turn(&f->log));
+	while (f->log.flushing)
+		(void)hf_loop_turn(f->loop, SECOND);
+}
+
+static void flip(const struct fixture *f, uint64_t offset)
+{
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+	int c;
+
+	snprintf(path, sizeof(path), "%s/log-%016x", f->config.log, 0);
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	fseek(file, (long)offset, SEEK_SET);
+	c = fgetc(file);
+	fseek(file, (long)offset, SEEK_SET);
+	fputc(c ^ 0x10, file);
+	fclose(file);
+}
+
+/* The file has a LIFE, and two flushes of three entries of 64 bytes each. Where the last flush begins is known by any
+ * whole entry of it. */
+static void an_entry_of_a_later_flush_proves_damage_without_the_mark(void **state)
+{
+	struct fixture *f = *state;
+
+	for (unsigned broken = 0; broken < 7; broken++) {
+		bool torn = broken >= 4;
+
+		assert_int_equal(open_log(f), 0);
+		append_together(f, 3);
+		append_together(f, 3);
+		kill_log(f);
+		lag_mark(f);
+		flip(f, LOG_HEAD_BYTES + broken * LOG_UNIT + 9);
+		assert_int_equal(open_log(f), torn ? 0 : -EBADMSG);
+		if (torn)
+			assert_int_equal(f->records, broken - 1);
+		kill_log(f);
+		clear(f);
+	}
+}
+
+static void a_head_that_is_gone_before_later_flushes_is_damage(void **state)
+{
+	struct fixture *f = *state;
+
+	for (unsigned flushes = 0; flushes < 2; flushes++) { /* the LIFE is one */
+		assert_int_equal(open_log(f), 0);
+		if (flushes > 0)
+			append_together(f, 3);
+		kill_log(f);
+		lag_mark(f);
+		flip(f, 70);
+		assert_int_equal(open_log(f), flushes > 0 ? -EBADMSG : 0);
+		kill_log(f);
+		clear(f);
+	}
+}
+
+/* What a torn end left behind the entries of the next life. */
+static void entries_of_lives_before_prove_nothing(void **state)
+{
+	static uint8_t tail[3 * LOG_UNIT];
+	struct fixture *f = *state;
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+
+	assert_int_equal(open_log(f), 0);
+	append_together(f, 1);
+	append_together(f, 3);
+	append_together(f, 3);
+	kill_log(f);
+	snprintf(path, sizeof(path), "%s/log-%016x", f->config.log, 0);
+	file = fopen(path, "r+");
+	fseek(file, LOG_HEAD_BYTES + 5 * LOG_UNIT, SEEK_SET);
+	assert_int_equal(fread(tail, 1, sizeof(tail), file), sizeof(tail));
+	fclose(file);
+	assert_int_equal(truncate(path, LOG_HEAD_BYTES + 2 * LOG_UNIT), 0);
+	lag_mark(f);
+	assert_int_equal(open_log(f), 0);
+	kill_log(f);
+	file = fopen(path, "r+");
+	fseek(file, LOG_HEAD_BYTES + 5 * LOG_UNIT, SEEK_SET);
+	assert_int_equal(fwrite(tail, 1, sizeof(tail), file), sizeof(tail));
+	fclose(file);
+	lag_mark(f);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->records, 1);
+	kill_log(f);
+}
+
+/* Its entries do not say where their flush begins. */
+static void a_log_of_a_version_before_is_read(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t entry[LOG_UNIT];
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+
+	for (unsigned broken = 0; broken < 2; broken++) {
+		assert_int_equal(open_log(f), 0);
+		append_together(f, 3);
+		append_together(f, 3);
+		kill_log(f);
+		snprintf(path, sizeof(path), "%s/log-%016x", f->config.log, 0);
+		file = fopen(path, "r+");
+		for (unsigned i = 0; i < 7; i++) {
+			fseek(file, LOG_HEAD_BYTES + i * LOG_UNIT, SEEK_SET);
+			assert_int_equal(fread(entry, 1, sizeof(entry), file), sizeof(entry));
+			put_le32(entry + 44, 0);
+			put_le32(entry, crc32c(0, entry + 4, LOG_UNIT - 4));
+			fseek(file, LOG_HEAD_BYTES + i * LOG_UNIT, SEEK_SET);
+			assert_int_equal(fwrite(entry, 1, sizeof(entry), file), sizeof(entry));
+		}
+		fclose(file);
+		lag_mark(f);
+		if (broken > 0)
+			flip(f, LOG_HEAD_BYTES + 3 * LOG_UNIT + 9);
+		assert_int_equal(open_log(f), 0);
+		assert_int_equal(f->records, broken > 0 ? 2 : 6);
+		kill_log(f);
+		clear(f);
+	}
+}
+
 /* Without it a changed byte would be a torn end. */
 static void a_log_whose_mark_is_gone_is_damaged(void **state)
 {
@@ -412,6 +561,11 @@ int main(void)
 			a_damaged_log_changes_no_byte_until_the_others_serve, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_verdict_of_damage_outlives_the_boot_that_proved_it, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			an_entry_of_a_later_flush_proves_damage_without_the_mark, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_head_that_is_gone_before_later_flushes_is_damage, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(entries_of_lives_before_prove_nothing, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_log_of_a_version_before_is_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_whose_mark_is_gone_is_damaged, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_is_cut_and_kept_beside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_whose_first_segments_were_dropped_is_whole, set_up, tear_down),
