@@ -83,6 +83,7 @@ struct kv_node {
 	size_t tail_bytes;
 	uint64_t tail_position;
 	enum kv_damage damage;
+	bool aged;                              /* kv_images.c: its log is older than its mark, until then */
 	bool lost;                              /* kv_damage.c: its log was damaged, until it has copied all records */
 	bool older;                             /* kv_images.c: its next process gets the older copy of its log */
 	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */

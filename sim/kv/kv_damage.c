@@ -137,6 +137,7 @@ void kv_damage_look(struct kv_node *node, const struct hf_kv_status *status)
 		world_violate(node->all->world, "damage", "%u copies from %d, which has lost records", node->index,
 			status->buddy);
 	node->lost = node->lost && status->copied == 0;
+	node->aged = node->aged && status->copied == 0;
 	if (node->lost && (status->serving || status->healed > 0))
 		world_violate(node->all->world, "damage",
 			"the log of %u was damaged, and it returns without a copy of all records", node->index);

@@ -186,6 +186,7 @@ static void put_older(struct kv_node *node)
 	struct listing listing = {.env = &node->endpoint.process->env};
 
 	node->older = false;
+	node->aged = true;
 	if (hf_dir_list(listing.env, DIRECTORY, remove_file, &listing) != 0)
 		return;
 	for (const struct kv_image_file *file = image->files; file != NULL; file = file->next)

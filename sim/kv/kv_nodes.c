@@ -352,6 +352,9 @@ static bool says_damaged(const struct kv_node *node, bool damaged)
 	hf_kv_status(node->kv, &status);
 	if (damaged && !status.damaged)
 		world_violate(node->all->world, "damage", "%u does not say that its log is damaged", node->index);
+	if (status.damaged && !node->lost && !node->aged)
+		world_violate(
+			node->all->world, "damage", "%u takes what a loss of power leaves for damage", node->index);
 	return status.damaged;
 }
 

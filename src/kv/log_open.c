@@ -350,8 +350,8 @@ static int find_proof(struct scan *scan)
 	return rc;
 }
 
-/* Below what the mark proves, or an entry of a later flush; or in the middle, which a sync never leaves so: a segment is begun when all before it is
- * durable, so only the last one can be torn, its head too. */
+/* Below what the mark proves, or an entry of a later flush; or in the middle, which a sync never leaves so: a segment
+ * is begun when all before it is durable, so only the last one can be torn, its head too. */
 static bool is_damaged(const struct scan *scan, const struct synced_proof *proof)
 {
 	const struct log *log = scan->log;
