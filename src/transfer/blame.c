@@ -1,5 +1,7 @@
 #include "transfer/blame.h"
 
+#define LATE_NS 1000000000ull /* an older silence is forgotten */
+
 void blame_waits(struct blame *rail, uint64_t now_ns)
 {
 	if (!rail->waits)
@@ -9,6 +11,11 @@ void blame_waits(struct blame *rail, uint64_t now_ns)
 
 void blame_served(struct blame *rail, bool waits, uint64_t now_ns)
 {
+	if (rail->waits && (now_ns - rail->waits_ns > rail->silence_to_ns - rail->silence_from_ns ||
+				   now_ns - rail->silence_to_ns > LATE_NS)) {
+		rail->silence_from_ns = rail->waits_ns;
+		rail->silence_to_ns = now_ns;
+	}
 	rail->waits = waits;
 	rail->waits_ns = rail->served_ns = now_ns;
 }
@@ -21,6 +28,10 @@ void blame_idle(struct blame *rail)
 /* In the silence of the rail that failed, which began at `since_ns`. */
 static bool was_silent(const struct blame *other, uint64_t since_ns, uint64_t now_ns)
 {
+	uint64_t from_ns = other->silence_from_ns > since_ns ? other->silence_from_ns : since_ns;
+
+	if (other->silence_to_ns > from_ns && other->silence_to_ns - from_ns >= (now_ns - since_ns) / 2)
+		return true;
 	if (other->served_ns > since_ns + (now_ns - since_ns) / 2)
 		return false;
 	return other->waits || (other->failed_ns != 0 && other->failed_ns >= since_ns);

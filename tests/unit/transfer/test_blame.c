@@ -18,7 +18,7 @@ static int begin(void **state)
 	(void)state;
 	for (unsigned i = 0; i < RAILS; i++) {
 		all[i] = (struct blame){.usable = true};
-		blame_waits(&all[i], MS);
+		blame_waits(&all[i], 999 * MS);
 		blame_served(&all[i], true, (1000 + i) * MS); /* the last slices of all rails do not end together */
 	}
 	return 0;
@@ -43,9 +43,23 @@ static void rails_that_fail_at_once_accuse_the_peer(void **state)
 static void a_rail_that_fails_while_another_is_served_is_accused(void **state)
 {
 	(void)state;
-	blame_served(&all[1], true, 1045 * MS);
+	for (unsigned i = 2; i < 45; i++)
+		blame_served(&all[1], true, (1000 + i) * MS);
 	assert_false(fails(0, 1050 * MS));
 	assert_true(all[1].waits);
+}
+
+/* The peer stood still, and answers the one a moment before the other one gives up. */
+static void a_rail_that_is_served_again_does_not_accuse_the_other(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 10; i++)
+		blame_served(&all[1], true, 1048 * MS + i * MS / 10);
+	assert_true(fails(0, 1050 * MS));
+	blame_waits(&all[0], 3000 * MS);
+	for (unsigned i = 0; i < 50; i++)
+		blame_served(&all[1], true, (3000 + i) * MS);
+	assert_false(fails(0, 3050 * MS)); /* it was served all the time */
 }
 
 /* It had nothing to carry, and says nothing. */
@@ -72,9 +86,11 @@ static void silence_begins_with_the_first_slice(void **state)
 		blame_waits(&all[i], 60000 * MS);
 	}
 	assert_true(fails(0, 60020 * MS));
+	blame_served(&all[1], true, 60021 * MS);
 	blame_served(&all[1], true, 60030 * MS);
 	blame_waits(&all[0], 60022 * MS);
-	assert_false(fails(0, 60042 * MS - 10 * MS));
+	blame_served(&all[1], true, 60031 * MS);
+	assert_false(fails(0, 60050 * MS - 18 * MS));
 }
 
 static void a_peer_that_stays_silent_is_not_excused_for_ever(void **state)
@@ -99,6 +115,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(rails_that_fail_at_once_accuse_the_peer, begin),
 		cmocka_unit_test_setup(a_rail_that_fails_while_another_is_served_is_accused, begin),
+		cmocka_unit_test_setup(a_rail_that_is_served_again_does_not_accuse_the_other, begin),
 		cmocka_unit_test_setup(a_rail_that_fails_beside_an_idle_one_is_accused, begin),
 		cmocka_unit_test_setup(a_rail_that_fails_beside_a_paused_one_is_accused, begin),
 		cmocka_unit_test_setup(silence_begins_with_the_first_slice, begin),
