@@ -160,6 +160,12 @@ static void without_a_receive_or_the_qkey_it_is_lost(void **state)
 	struct ibv_wc wc;
 
 	(void)state;
+	post_receive(6, GRH + MTU);
+	send_one(8, QKEY + 1, 8);
+	send_one(8, QKEY, 9);
+	wc = poll_one(ends[1].cq);
+	assert_int_equal(wc.wr_id, 6);
+	assert_int_equal(wc.imm_data, 9);
 	send_one(
 		8, QKEY, 1); /* the NIC of the other end may look at it after the receive was posted: then it arrives */
 	post_receive(7, GRH + MTU);
