@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "dev/gid.h"
 #include "dev/soft/datagram.h"
 
 #define QKEY       0x01020304u
@@ -87,13 +88,13 @@ static void check(const struct ibv_wc *wc, const uint8_t *packet, size_t bytes)
 
 	ensure(packet_decode(packet, bytes, &decoded) && (decoded.traits & PACKET_HAS_DETH) != 0);
 	ensure(decoded.qkey == QKEY && wc->src_qp == decoded.source_qpn);
-	ensure(wc->byte_len == DATAGRAM_GRH_BYTES + decoded.payload_bytes);
+	ensure(wc->byte_len == GRH_BYTES + decoded.payload_bytes);
 	if (wc->byte_len > ROOM) {
 		ensure(wc->status == IBV_WC_LOC_LEN_ERR);
 		return;
 	}
 	ensure(wc->status == IBV_WC_SUCCESS);
-	ensure(memcmp(memory + DATAGRAM_GRH_BYTES, decoded.payload, decoded.payload_bytes) == 0);
+	ensure(memcmp(memory + GRH_BYTES, decoded.payload, decoded.payload_bytes) == 0);
 }
 
 static void receive(uint8_t how, const uint8_t *data, size_t bytes)

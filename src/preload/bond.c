@@ -9,6 +9,7 @@
 #include <holdfast/fabric.h>
 
 #include "base/log.h"
+#include "dev/gid.h"
 #include "env/share.h"
 #include "preload/datagram.h"
 
@@ -99,13 +100,7 @@ static void take_slot(struct hf_node_config *config, uint32_t slot)
 
 union ibv_gid bond_gid(const struct bond *bond)
 {
-	union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
-
-	if (bond->address.sa.sa_family == AF_INET6)
-		memcpy(gid.raw, &bond->address.in6.sin6_addr, sizeof(gid.raw));
-	else
-		memcpy(gid.raw + 12, &bond->address.in.sin_addr, 4);
-	return gid;
+	return gid_of_addr(&bond->address);
 }
 
 uint16_t bond_lid(const struct bond *bond)
@@ -113,25 +108,11 @@ uint16_t bond_lid(const struct bond *bond)
 	return bond->address.sa.sa_family == AF_INET ? (uint16_t)ntohl(bond->address.in.sin_addr.s_addr) : 0;
 }
 
-static void address_of_gid(const union ibv_gid *gid, struct hf_addr *address)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	*address = (struct hf_addr){0};
-	if (memcmp(gid->raw, mapped, sizeof(mapped)) == 0) {
-		address->in.sin_family = AF_INET;
-		memcpy(&address->in.sin_addr, gid->raw + 12, 4);
-	} else {
-		address->in6.sin6_family = AF_INET6;
-		memcpy(&address->in6.sin6_addr, gid->raw, sizeof(gid->raw));
-	}
-}
-
 int bond_address_of(const struct bond *bond, const struct ibv_ah_attr *ah, struct hf_addr *address_out)
 {
-	*address_out = bond->address;
+	*address_out = ah->is_global ? (struct hf_addr){0} : bond->address;
 	if (ah->is_global)
-		address_of_gid(&ah->grh.dgid, address_out);
+		gid_put_host(&ah->grh.dgid, address_out);
 	else if (bond->address.sa.sa_family == AF_INET && ah->dlid != 0)
 		address_out->in.sin_addr.s_addr =
 			htonl((ntohl(bond->address.in.sin_addr.s_addr) & 0xffff0000u) | ah->dlid);

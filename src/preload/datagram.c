@@ -5,18 +5,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "dev/gid.h"
 #include "dev/qp_rules.h"
 #include "env/fault.h"
 #include "preload/bond.h"
 #include "preload/drive.h"
 
-#define GRH_IPV4_AT  20u /* an IPv4 header stands in the second half */
-#define IPV4_TTL     64u
-#define PROTOCOL_UDP 17u
-#define MAPPED_BYTES 12u /* of a gid, before an IPv4 address */
-#define SL_IPV4      2u  /* UCX until 1.18 reads it so, as mlx5 reports the kind of network header */
-#define SL_IPV6      1u
-#define SGES_MAX     64u
+#define SL_IPV4  2u /* UCX until 1.18 reads it so, as mlx5 reports the kind of network header */
+#define SL_IPV6  1u
+#define SGES_MAX 64u
 
 /* A receive from its post, or a signaled send from its completion, to the poll of its completion. */
 struct datagram_wr {
@@ -252,41 +249,10 @@ static void land(void *context)
 	landing->fits = done == all;
 }
 
-static bool is_ipv4(const uint8_t gid[16])
-{
-	static const uint8_t mapped[MAPPED_BYTES] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid, mapped, MAPPED_BYTES) == 0;
-}
-
-static void fill_grh(uint8_t grh[GRH_BYTES], const uint8_t from[16], const union ibv_gid *to, size_t bytes)
-{
-	uint8_t *ip = grh + GRH_IPV4_AT;
-
-	memset(grh, 0, GRH_BYTES);
-	if (is_ipv4(from)) {
-		ip[0] = 0x45;
-		ip[2] = (uint8_t)((bytes + GRH_IPV4_AT) >> 8);
-		ip[3] = (uint8_t)(bytes + GRH_IPV4_AT);
-		ip[8] = IPV4_TTL;
-		ip[9] = PROTOCOL_UDP;
-		memcpy(ip + 12, from + MAPPED_BYTES, 4);
-		memcpy(ip + 16, to->raw + MAPPED_BYTES, 4);
-	} else {
-		grh[0] = 0x60;
-		grh[4] = (uint8_t)(bytes >> 8);
-		grh[5] = (uint8_t)bytes;
-		grh[6] = PROTOCOL_UDP;
-		grh[7] = IPV4_TTL;
-		memcpy(grh + 8, from, 16);
-		memcpy(grh + 24, to->raw, 16);
-	}
-}
-
 void datagram_arrived(struct bond *bond, const void *message, size_t bytes)
 {
 	const struct datagram_head *head = message;
-	union ibv_gid own = bond_gid(bond);
+	union ibv_gid own = bond_gid(bond), from;
 	uint8_t grh[GRH_BYTES];
 	struct landing landing = {.grh = grh, .data = (const uint8_t *)message + DATAGRAM_HEAD_BYTES};
 	struct queue_pair *qp;
@@ -300,7 +266,8 @@ void datagram_arrived(struct bond *bond, const void *message, size_t bytes)
 	wr = container_of(posted, struct datagram_wr, node);
 	landing.wr = wr;
 	landing.bytes = bytes - DATAGRAM_HEAD_BYTES;
-	fill_grh(grh, head->gid, &own, landing.bytes);
+	memcpy(from.raw, head->gid, sizeof(from.raw));
+	gid_fill_grh(grh, &from, &own, landing.bytes);
 	if (!fault_try(land, &landing))
 		wr->wc.status = IBV_WC_LOC_PROT_ERR;
 	else if (!landing.fits)
@@ -308,7 +275,7 @@ void datagram_arrived(struct bond *bond, const void *message, size_t bytes)
 	wr->wc.byte_len = (uint32_t)(GRH_BYTES + landing.bytes);
 	wr->wc.src_qp = ntohl(head->from);
 	wr->wc.wc_flags = IBV_WC_GRH;
-	wr->wc.sl = is_ipv4(head->gid) ? SL_IPV4 : SL_IPV6;
+	wr->wc.sl = gid_is_ipv4(&from) ? SL_IPV4 : SL_IPV6;
 	if (ntohl(head->flags) & DATAGRAM_IMM) {
 		wr->wc.wc_flags |= IBV_WC_WITH_IMM;
 		wr->wc.imm_data = head->imm;

@@ -12,7 +12,6 @@
 #include "preload/objects.h"
 
 #define DATAGRAM_BYTES 4096u /* the MTU */
-#define GRH_BYTES      40u   /* in front of each received datagram, as on real devices */
 
 /* A message of such a vqp; processes of two hosts may have different byte orders. */
 struct datagram_head {

@@ -3,46 +3,17 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "dev/gid.h"
 #include "dev/qp_rules.h"
 
-#define IPV4_AT      20u /* of the header in place of a GRH */
-#define IPV4_BYTES   20u
-#define VERSION_IHL  0x45u
-#define VERSION_IPV6 0x60u
-#define TTL          64u
-#define UDP          17u
-
 /* ---- receiving ---- */
-
-static void fill_grh(
-	uint8_t grh[DATAGRAM_GRH_BYTES], const struct hf_addr *from, const struct hf_addr *to, size_t bytes)
-{
-	uint8_t *ip = grh + IPV4_AT;
-
-	memset(grh, 0, DATAGRAM_GRH_BYTES);
-	if (from->sa.sa_family == AF_INET) {
-		ip[0] = VERSION_IHL;
-		put_be16(ip + 2, (uint16_t)(bytes + IPV4_BYTES));
-		ip[8] = TTL;
-		ip[9] = UDP;
-		memcpy(ip + 12, &from->in.sin_addr, 4);
-		memcpy(ip + 16, &to->in.sin_addr, 4);
-		return;
-	}
-	grh[0] = VERSION_IPV6;
-	put_be16(grh + 4, (uint16_t)bytes);
-	grh[6] = UDP;
-	grh[7] = TTL;
-	memcpy(grh + 8, &from->in6.sin6_addr, 16);
-	memcpy(grh + 24, &to->in6.sin6_addr, 16);
-}
 
 bool datagram_receive(struct soft_qp *qp, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
 	const struct packet *packet)
 {
 	struct engine *engine = qp->engine;
-	uint8_t grh[DATAGRAM_GRH_BYTES];
+	union ibv_gid from = gid_of_addr(peer), to = gid_of_addr(&engine->local);
+	uint8_t grh[GRH_BYTES];
 	struct flow flow;
 
 	if (peer->sa.sa_family != engine->local.sa.sa_family || packet->qkey != qp->attr.qkey)
@@ -50,7 +21,7 @@ bool datagram_receive(struct soft_qp *qp, const struct hf_addr *peer, uint16_t p
 	flow_init_addr(&flow, &engine->local, peer, 0);
 	if (!packet_icrc_good(&flow.in, hf_addr_port(peer), place, data, bytes))
 		return false;
-	fill_grh(grh, peer, &engine->local, bytes);
+	gid_fill_grh(grh, &from, &to, bytes);
 	responder_datagram(&qp->responder, packet, grh, sizeof(grh));
 	return true;
 }

@@ -5,8 +5,6 @@
 
 #include "dev/soft/engine.h"
 
-#define DATAGRAM_GRH_BYTES 40u
-
 /* False: malformed, or not for this qp. */
 bool datagram_receive(struct soft_qp *qp, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
 	const struct packet *packet);

@@ -5,21 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/crc.h"
-
-static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-union ibv_gid flow_gid(const struct hf_addr *addr)
-{
-	union ibv_gid gid = {0};
-
-	if (addr->sa.sa_family == AF_INET6) {
-		memcpy(gid.raw, &addr->in6.sin6_addr, 16);
-	} else {
-		memcpy(gid.raw, v4_mapped, 12);
-		memcpy(gid.raw + 12, &addr->in.sin_addr, 4);
-	}
-	return gid;
-}
+#include "dev/gid.h"
 
 void flow_init_addr(struct flow *flow, const struct hf_addr *local, const struct hf_addr *peer, uint32_t dest_qpn)
 {
@@ -33,14 +19,10 @@ void flow_init_addr(struct flow *flow, const struct hf_addr *local, const struct
 int flow_init(struct flow *flow, const struct hf_addr *local, const union ibv_gid *gid, uint32_t dest_qpn)
 {
 	struct hf_addr peer = *local; /* its family, and for fe80:: its interface */
-	bool mapped = memcmp(gid->raw, v4_mapped, sizeof(v4_mapped)) == 0;
 
-	if (mapped != (local->sa.sa_family == AF_INET))
+	if (gid_is_ipv4(gid) != (local->sa.sa_family == AF_INET))
 		return -EINVAL;
-	if (mapped)
-		memcpy(&peer.in.sin_addr, gid->raw + 12, 4);
-	else
-		memcpy(&peer.in6.sin6_addr, gid->raw, 16);
+	gid_put_host(gid, &peer);
 	flow_init_addr(flow, local, &peer, dest_qpn);
 	return 0;
 }

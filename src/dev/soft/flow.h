@@ -16,7 +16,6 @@ struct flow {
 /* -EINVAL: not the gid of a RoCEv2 port of our address family. Peers listen on the port that we listen on. */
 int flow_init(struct flow *flow, const struct hf_addr *local, const union ibv_gid *gid, uint32_t dest_qpn);
 void flow_init_addr(struct flow *flow, const struct hf_addr *local, const struct hf_addr *peer, uint32_t dest_qpn);
-union ibv_gid flow_gid(const struct hf_addr *addr);
 bool flow_is_from(const struct flow *flow, const struct hf_addr *peer); /* host only: source ports are entropy */
 
 /* A complete, sealed packet with a payload that stays in place until tx has been sent. False: tx is full. */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "dev/gid.h"
 #include "dev/qp_base.h"
 #include "dev/soft/datagram.h"
 #include "dev/soft/dc.h"
@@ -432,7 +433,7 @@ int objects_qp_dc_source(struct hf_qp *base, struct hf_dc_source *source_out)
 		return -EINVAL;
 	pthread_mutex_lock(&nic->lock);
 	*source_out = (struct hf_dc_source){
-		.gid = flow_gid(&nic->engine.local), .qp_num = base->qp_num, .use = qp->requester.life};
+		.gid = gid_of_addr(&nic->engine.local), .qp_num = base->qp_num, .use = qp->requester.life};
 	pthread_mutex_unlock(&nic->lock);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dev/gid.h"
 #include "dev/kinds.h"
 #include "dev/soft/objects.h"
 
@@ -39,7 +40,7 @@ static int query_port(struct hf_dev *dev, struct ibv_port_attr *attr_out)
 
 static union ibv_gid gid(const struct hf_dev *dev)
 {
-	return flow_gid(&nic_of(dev)->engine.local);
+	return gid_of_addr(&nic_of(dev)->engine.local);
 }
 
 static int set_link(struct hf_dev *dev, enum hf_link direction, bool up)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/gid.h"
+
 #define MS          1000000ull
 #define RETRY_CNT   7 /* the field's largest */
 #define GIDS_LOOKED 256
@@ -38,24 +40,11 @@ static const struct verbs_model *model_of(const struct ibv_device_attr *attr)
 	return &unknown;
 }
 
-static bool is_ipv4(const union ibv_gid *gid)
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
-}
-
 struct hf_addr verbs_port_address(const union ibv_gid *gid)
 {
 	struct hf_addr addr = {0};
 
-	if (is_ipv4(gid)) {
-		addr.in.sin_family = AF_INET;
-		memcpy(&addr.in.sin_addr, gid->raw + 12, 4);
-	} else {
-		addr.in6.sin6_family = AF_INET6;
-		memcpy(&addr.in6.sin6_addr, gid->raw, 16);
-	}
+	gid_put_host(gid, &addr);
 	return addr;
 }
 
@@ -112,7 +101,7 @@ static bool find_gid(const struct verbs_lib *lib, struct ibv_context *context, c
 			continue;
 		if (wanted->sa.sa_family != AF_UNSPEC && !has_address(&entry.gid, wanted))
 			continue;
-		if (found && (is_ipv4(&port->gid) || !is_ipv4(&entry.gid)))
+		if (found && (gid_is_ipv4(&port->gid) || !gid_is_ipv4(&entry.gid)))
 			continue;
 		found = true;
 		port->gid = entry.gid;

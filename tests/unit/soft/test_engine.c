@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/gid.h"
 #include "dev/qp_rules.h"
 #include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
@@ -118,7 +119,7 @@ static void connect_to(struct host *host, const struct host *peer, uint8_t retry
 		.timeout = 8,
 		.retry_cnt = retry_cnt,
 		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1, .grh = {.dgid = flow_gid(&peer->engine.local)}}};
+		.ah_attr = {.is_global = 1, .grh = {.dgid = gid_of_addr(&peer->engine.local)}}};
 
 	assert_int_equal(
 		qp_apply(&host->qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS, 0), 0);
@@ -686,7 +687,7 @@ static void destroy_dc(struct dc_world *dc)
 static void post_dc(struct dc_world *dc, int target, uint64_t dc_key, uint64_t id)
 {
 	struct host *host = &dc->world->host[0];
-	struct hf_dc_dest dest = {.gid = flow_gid(&dc->world->host[1].engine.local),
+	struct hf_dc_dest dest = {.gid = gid_of_addr(&dc->world->host[1].engine.local),
 		.dct_num = dc->target[target].base.qp_num,
 		.dc_key = dc_key};
 	struct ibv_sge sge = {.addr = (uintptr_t)host->memory + 8 * id, .length = 8, .lkey = KEY};
