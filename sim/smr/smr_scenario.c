@@ -138,6 +138,17 @@ static void run_until_led(struct smr_sim *sim)
 	sim->working = true;
 }
 
+/* Without faults, until one of them leads. `processes`: of all members. */
+static void start_founders(struct smr_sim *sim, struct process *processes[SMR_SIM_MEMBERS_MAX])
+{
+	for (unsigned i = 0; i < sim->count; i++)
+		processes[i] = sim->members[i].endpoint.process;
+	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
+	for (unsigned i = 0; i < sim->founders; i++)
+		process_start(sim->members[i].endpoint.process);
+	run_until_led(sim);
+}
+
 static void run_until_alive(struct smr_sim *sim)
 {
 	struct world *world = sim->world;
@@ -248,12 +259,7 @@ static void run(
 	ensure(sim != NULL);
 	set_up(sim, world, outcome, kind == MEMBERS || kind == MEMBERS_DISKS || !world_chance(world, 700000) ? 5 : 3);
 	configure(sim, kind);
-	for (unsigned i = 0; i < sim->count; i++)
-		processes[i] = sim->members[i].endpoint.process;
-	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
-	for (unsigned i = 0; i < sim->founders; i++)
-		process_start(sim->members[i].endpoint.process);
-	run_until_led(sim);
+	start_founders(sim, processes);
 	if (faults + hits > 0)
 		faults_plan(
 			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
@@ -403,12 +409,7 @@ static void run_late(struct world *world, struct outcome *outcome)
 	set_up(sim, world, outcome, 3);
 	configure(sim, CALM);
 	sim->config.cores = HF_CORES_SHARED;
-	for (unsigned i = 0; i < sim->count; i++)
-		processes[i] = sim->members[i].endpoint.process;
-	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
-	for (unsigned i = 0; i < sim->count; i++)
-		process_start(sim->members[i].endpoint.process);
-	run_until_led(sim);
+	start_founders(sim, processes);
 	world->late_ns_max = LATE_NS_MAX;
 	world_run_until(world, world->now_ns + LATE_FOR_NS);
 	world->late_ns_max = 0;
@@ -437,12 +438,7 @@ static void run_damage(struct world *world, struct outcome *outcome)
 	ensure(sim != NULL);
 	set_up(sim, world, outcome, 3);
 	configure(sim, DURABLE);
-	for (unsigned i = 0; i < sim->count; i++)
-		processes[i] = sim->members[i].endpoint.process;
-	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
-	for (unsigned i = 0; i < sim->count; i++)
-		process_start(sim->members[i].endpoint.process);
-	run_until_led(sim);
+	start_founders(sim, processes);
 	for (unsigned i = 0; i < rounds && world->violations == 0; i++) {
 		world_run_until(world, world->now_ns + world_range(world, NS_MS, DAMAGE_AFTER_NS));
 		damaged += smr_damage_round(sim);
@@ -557,12 +553,7 @@ static void run_stop(struct world *world, struct outcome *outcome, unsigned coun
 	sim->config.preset = HF_SMR_FAST;
 	sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
 		sim->config.idle_ns = 0;
-	for (unsigned i = 0; i < sim->count; i++)
-		processes[i] = sim->members[i].endpoint.process;
-	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
-	for (unsigned i = 0; i < sim->count; i++)
-		process_start(sim->members[i].endpoint.process);
-	run_until_led(sim);
+	start_founders(sim, processes);
 	if (world->violations == 0) {
 		world_run_until(world, world->now_ns + world_range(world, NS_MS, STOP_NS_MAX));
 		stop(sim);
