@@ -13,10 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/crc.h"
 #include "base/log.h"
 #include "kv/log.h"
+#include "marks.h"
 
 #define FILE_BYTES_MAX  (64u << 10)
 #define VALUES_MAX      64u
@@ -487,26 +486,6 @@ static void copy_file(const char *name, void *context)
 	fclose(file);
 }
 
-/* The host of its records had another one. */
-static void change_boot(const struct fixture *f)
-{
-	uint8_t records[512];
-	char path[LOG_PATH_BYTES];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/synced", f->config.log);
-	file = fopen(path, "r+");
-	assert_non_null(file);
-	assert_int_equal(fread(records, 1, sizeof(records), file), sizeof(records));
-	for (unsigned at = 0; at < sizeof(records); at += 256) {
-		records[at + 100] ^= 1;
-		put_le32(records + at, crc32c(0, records + at + 4, 252));
-	}
-	rewind(file);
-	assert_int_equal(fwrite(records, 1, sizeof(records), file), sizeof(records));
-	fclose(file);
-}
-
 static void use_log(struct fixture *f, const char *name)
 {
 	snprintf(f->config.log, sizeof(f->config.log), "%s/%s", f->directory, name);
@@ -545,7 +524,7 @@ static void a_lock_proves_the_end_of_a_process_in_its_own_boot_only(void **state
 
 	use_log(f, "kv");
 	kv_log_close(&f->log);
-	change_boot(f);
+	marks_end_boot(f->config.log);
 	use_log(f, "kv");
 	assert_false(kv_log_has_ended(&f->log, 1));
 	kv_log_close(&f->log);

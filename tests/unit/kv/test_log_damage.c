@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 #include "kv/log.h"
+#include "marks.h"
 
 #define SECOND 1000000000ull
 
@@ -207,26 +208,6 @@ static uint64_t digest(struct fixture *f)
 	return f->newest;
 }
 
-/* The records of the mark are of another boot. */
-static void end_boot(const struct fixture *f)
-{
-	uint8_t records[512];
-	char path[HF_KV_PATH_BYTES + 64];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/synced", f->config.log);
-	file = fopen(path, "r+");
-	assert_non_null(file);
-	assert_int_equal(fread(records, 1, sizeof(records), file), sizeof(records));
-	for (unsigned at = 0; at < sizeof(records); at += 256) {
-		records[at + 100] ^= 1;
-		put_le32(records + at, crc32c(0, records + at + 4, 252));
-	}
-	rewind(file);
-	assert_int_equal(fwrite(records, 1, sizeof(records), file), sizeof(records));
-	fclose(file);
-}
-
 static void make_log(struct fixture *f, bool in_order)
 {
 	assert_int_equal(open_log(f), 0);
@@ -336,7 +317,7 @@ static void a_verdict_of_damage_outlives_the_boot_that_proved_it(void **state)
 		damage(f, names.list[names.count - 1], FLIP, TAIL);
 		assert_int_equal(open_log(f), f->config.member_count == 1 ? -EBADMSG : 0);
 		kill_log(f);
-		end_boot(f);
+		marks_end_boot(f->config.log);
 		assert_int_equal(open_log(f), f->config.member_count == 1 ? -EBADMSG : 0);
 		assert_true(f->log.damaged);
 		kill_log(f);
