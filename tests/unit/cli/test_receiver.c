@@ -56,6 +56,12 @@ static void wait_for(struct fixture *f, enum copy_kind kind)
 	assert_true(f->heard[kind]);
 }
 
+static void wait_for_refusal(struct fixture *f, const char *words)
+{
+	wait_for(f, COPY_FAIL);
+	assert_non_null(strstr(f->fail.text, words));
+}
+
 static void say(const struct fixture *f, const struct copy_message *message)
 {
 	uint8_t bytes[COPY_MESSAGE_BYTES];
@@ -114,8 +120,7 @@ static void a_chunk_that_is_sent_twice_is_refused(void **state)
 	say(&f, &chunk);
 	chunk.chunk.slot = 1;
 	say(&f, &chunk);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "a chunk out of turn"));
+	wait_for_refusal(&f, "a chunk out of turn");
 	close_fixture(&f);
 }
 
@@ -126,6 +131,14 @@ static void begin(const struct fixture *f, const char *name, bool directory)
 
 	memcpy(message.begin.name, name, message.begin.name_bytes);
 	say(f, &message);
+}
+
+/* A copy that the receiver takes. */
+static void open_copy(struct fixture *f, const char *title, bool directory)
+{
+	open_fixture(f);
+	begin(f, title, directory);
+	wait_for(f, COPY_RING);
 }
 
 static struct copy_message file_called(uint32_t number, const char *name, bool directory, uint64_t bytes)
@@ -152,8 +165,7 @@ static void titles_that_are_the_receivers_own_names_are_refused_in_words(void **
 
 		open_fixture(&f);
 		begin(&f, own[i], false);
-		wait_for(&f, COPY_FAIL);
-		assert_non_null(strstr(f.fail.text, "a name of the receiver's own files"));
+		wait_for_refusal(&f, "a name of the receiver's own files");
 		assert_false(f.heard[COPY_RING]);
 		close_fixture(&f);
 	}
@@ -169,14 +181,11 @@ static void the_receivers_own_names_in_a_directory_are_refused_in_words(void **s
 				    file = file_called(2, own[i], false, 5);
 		struct fixture f;
 
-		open_fixture(&f);
-		begin(&f, "x", true);
-		wait_for(&f, COPY_RING);
+		open_copy(&f, "x", true);
 		say(&f, &root);
 		say(&f, &dir);
 		say(&f, &file);
-		wait_for(&f, COPY_FAIL);
-		assert_non_null(strstr(f.fail.text, "a name of the receiver's own files"));
+		wait_for_refusal(&f, "a name of the receiver's own files");
 		close_fixture(&f);
 	}
 }
@@ -197,13 +206,10 @@ static void a_link_that_leads_out_of_the_copy_is_refused_in_words(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", true);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", true);
 	say(&f, &root);
 	say(&f, &link);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "a is a link that leads out of the copy"));
+	wait_for_refusal(&f, "a is a link that leads out of the copy");
 	close_fixture(&f);
 }
 
@@ -215,14 +221,11 @@ static void nothing_is_written_through_a_link(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", true);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", true);
 	say(&f, &root);
 	say(&f, &link);
 	say(&f, &file);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "a/c comes before the directory that it is in"));
+	wait_for_refusal(&f, "a/c comes before the directory that it is in");
 	close_fixture(&f);
 }
 
@@ -324,14 +327,11 @@ static void a_hole_in_a_file_that_is_not_sparse_is_refused(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", false);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", false);
 	say(&f, &file);
 	wait_for(&f, COPY_READY);
 	say(&f, &hole);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "a hole out of turn"));
+	wait_for_refusal(&f, "a hole out of turn");
 	close_fixture(&f);
 }
 
@@ -376,9 +376,7 @@ static void entries_of_a_pack_are_made_and_told_when_they_are_durable(void **sta
 	FILE *file;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", true);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", true);
 	pack = pack_in(&f);
 	assert_non_null(copy_pack_add(&pack, &root.file));
 	assert_non_null(copy_pack_add(&pack, &dir.file));
@@ -403,14 +401,11 @@ static void a_file_of_a_pack_with_another_hash_is_not_verified(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", false);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", false);
 	pack = pack_in(&f);
 	add_file(&pack, 0, "", "hello", "hullo");
 	say_pack(&f, &pack);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "arrived with another SHA-256 than it was sent with"));
+	wait_for_refusal(&f, "arrived with another SHA-256 than it was sent with");
 	assert_int_equal(f.packed, 0);
 	close_fixture(&f);
 }
@@ -423,16 +418,13 @@ static void a_pack_behind_a_file_is_refused(void **state)
 	struct fixture f;
 
 	(void)state;
-	open_fixture(&f);
-	begin(&f, "x", true);
-	wait_for(&f, COPY_RING);
+	open_copy(&f, "x", true);
 	say(&f, &root);
 	wait_for(&f, COPY_VERIFIED);
 	pack = pack_in(&f);
 	add_file(&pack, 1, "a", "hello", "hello");
 	say_pack(&f, &pack);
-	wait_for(&f, COPY_FAIL);
-	assert_non_null(strstr(f.fail.text, "a pack out of turn"));
+	wait_for_refusal(&f, "a pack out of turn");
 	close_fixture(&f);
 }
 
@@ -448,15 +440,12 @@ static void a_pack_is_judged_as_files_are(void **state)
 		struct copy_pack pack;
 		struct fixture f;
 
-		open_fixture(&f);
-		begin(&f, "x", true);
-		wait_for(&f, COPY_RING);
+		open_copy(&f, "x", true);
 		pack = pack_in(&f);
 		assert_non_null(copy_pack_add(&pack, &root.file));
 		add_file(&pack, 1, names[i], "hello", "hello");
 		say_pack(&f, &pack);
-		wait_for(&f, COPY_FAIL);
-		assert_non_null(strstr(f.fail.text, words[i]));
+		wait_for_refusal(&f, words[i]);
 		close_fixture(&f);
 	}
 }
