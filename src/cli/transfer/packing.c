@@ -127,15 +127,21 @@ bool packing_next(struct copy_sender *sender)
 	return true;
 }
 
-/* In their order: a directory comes before its entries. */
-void packing_written(struct slot *slot)
+/* The pack that the receiver is told of next, once it is written; NULL. */
+static struct slot *find_next_told(struct copy_sender *sender)
 {
-	struct copy_sender *sender = slot->sender;
+	for (unsigned i = 0; i < COPY_SLOTS; i++)
+		if (sender->slots[i].state == SLOT_WRITTEN && sender->slots[i].pack.number == sender->packs.told)
+			return &sender->slots[i];
+	return NULL;
+}
 
-	for (unsigned i = 0; i < COPY_SLOTS; i++) {
-		slot = &sender->slots[i];
-		if (slot->state != SLOT_WRITTEN || slot->pack.number != sender->packs.told)
-			continue;
+/* In their order: a directory comes before its entries. */
+void packing_written(struct copy_sender *sender)
+{
+	struct slot *slot;
+
+	while ((slot = find_next_told(sender)) != NULL) {
 		slot_move(slot, SLOT_TOLD);
 		sender->packs.told++;
 		sender->packs.sent += slot->pack.files;
@@ -143,7 +149,6 @@ void packing_written(struct slot *slot)
 		sender_send(
 			sender, &(struct copy_message){.kind = COPY_PACK,
 					.pack = {.slot = slot->number, .bytes = slot->bytes, .crc32c = slot->crc32c}});
-		i = (unsigned)-1; /* from the first slot again */
 	}
 }
 

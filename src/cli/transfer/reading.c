@@ -285,7 +285,7 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 	if (slot->file != NULL)
 		chunk_written(slot);
 	else
-		packing_written(slot);
+		packing_written(sender);
 }
 
 bool reading_may(struct copy_sender *sender, uint32_t bytes)

@@ -100,7 +100,7 @@ void sender_send(struct copy_sender *sender, const struct copy_message *message)
 /* packing.c */
 bool packing_is_over(const struct copy_sender *sender); /* all packs are at the receiver */
 bool packing_next(struct copy_sender *sender);          /* a pack; false: none can be read now */
-void packing_written(struct slot *slot);
+void packing_written(struct copy_sender *sender);
 void packing_whole(struct copy_sender *sender, uint32_t files);
 
 /* reading.c */
