@@ -3,7 +3,11 @@
 #include <errno.h>
 #include <holdfast/error.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "cli/cli.h"
+#include "cli/report_file.h"
 
 /* An IP address with a port, as a configuration has it. */
 static json_t *address_of(const char *ip, unsigned port)
@@ -37,13 +41,16 @@ static json_t *kv_section(const struct cluster *cluster, unsigned self)
 static json_t *proxy_section(const struct cluster *cluster, unsigned self)
 {
 	const struct cluster_member *own = &cluster->members[self];
-	json_t *members = json_array();
+	json_t *members = json_array(), *section;
 
 	for (unsigned i = 0; i < cluster->count; i++)
 		json_array_append_new(members, json_pack("{s:i, s:s, s:o}", "id", i, "name", cluster->members[i].name,
 						       "control", control_of(cluster, i)));
-	return json_pack("{s:o, s:o, s:o}", "listen", address_of(own->rails[0], cluster->service->client_port),
-		"directory", json_sprintf("%s/%s", cluster->data, own->name), "members", members);
+	section = json_pack(
+		"{s:o, s:o}", "listen", address_of(own->rails[0], cluster->service->client_port), "members", members);
+	if (cluster->data != NULL)
+		json_object_set_new(section, "directory", json_sprintf("%s/%s", cluster->data, own->name));
+	return section;
 }
 
 /* "1@10.1.0.1:18517,1@10.2.0.1:18517,2@..." */
@@ -203,4 +210,17 @@ json_t *cluster_configuration(const struct cluster *cluster, unsigned self)
 	if (service->section != NULL)
 		json_object_set_new(all, service->name, service->section(cluster, self));
 	return all;
+}
+
+int cluster_write(const struct cluster *cluster, unsigned self, const char *directory)
+{
+	json_t *json = cluster_configuration(cluster, self);
+	char *text = json == NULL ? NULL : json_dumps(json, CLI_JSON_STYLE), name[HF_NAME_BYTES + 8];
+	int rc;
+
+	(void)snprintf(name, sizeof(name), "%s.json", cluster->members[self].name);
+	rc = text == NULL ? -ENOMEM : report_write(hf_env_host(), directory, name, text);
+	free(text);
+	json_decref(json);
+	return rc;
 }

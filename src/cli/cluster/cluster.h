@@ -28,7 +28,7 @@ struct cluster {
 	const char *kind;        /* of the rails */
 	const char *fabric;      /* NULL: that of the configuration's default */
 	const char *secret_file; /* NULL: members of one host need none */
-	const char *data;        /* each member has the directory NAME below it */
+	const char *data;        /* each member has the directory NAME below it; NULL: a proxy keeps nothing on disk */
 	struct cluster_member members[CLUSTER_MEMBERS_MAX];
 	unsigned count, rails;
 };
@@ -43,5 +43,7 @@ int cluster_parse_members(struct cluster *cluster, const char *text, struct hf_e
 
 /* The configuration of a member; NULL: no memory. */
 json_t *cluster_configuration(const struct cluster *cluster, unsigned self);
+/* Writes it to DIRECTORY/NAME.json. 0 or -errno. */
+int cluster_write(const struct cluster *cluster, unsigned self, const char *directory);
 
 #endif

@@ -6,21 +6,20 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/ask_page.h"
 #include "cli/cluster/cluster.h"
 #include "cli/last_line.h"
 #include "cli/process.h"
-#include "cli/report_file.h"
 #include "cli/scratch.h"
 
 #define RAILS       2u
 #define RAIL_STEP   256u /* between the addresses of a member's rails */
 #define LOOK_MS     100u
-#define READY_MS    120000u
-#define ASK_NS      1000000000ull
+#define READY_NS    (120 * NS_PER_S)
+#define NS_PER_S    1000000000ull
+#define ASK_NS      NS_PER_S
 #define STOP_MS     15000u
 #define MEMBERS     3.0
 #define FIRST       "127.0.0.1"
@@ -96,16 +95,10 @@ static int start_member(struct dev *dev, unsigned i)
 	struct member *member = &dev->members[i];
 	const char name[] = {(char)('a' + i), '\0'};
 	const char *const argv[] = {"/proc/self/exe", dev->cluster.service->name, "--config", member->config, NULL};
-	json_t *json = cluster_configuration(&dev->cluster, i);
-	char *text = json == NULL ? NULL : json_dumps(json, CLI_JSON_STYLE), file[HF_NAME_BYTES + 8];
-	int rc;
+	int rc = cluster_write(&dev->cluster, i, dev->scratch.path);
 
-	(void)snprintf(file, sizeof(file), "%s.json", name);
-	(void)snprintf(member->config, sizeof(member->config), "%s/%s", dev->scratch.path, file);
+	(void)snprintf(member->config, sizeof(member->config), "%s/%s.json", dev->scratch.path, name);
 	(void)snprintf(member->log, sizeof(member->log), "%s/%s.log", dev->scratch.path, name);
-	rc = text == NULL ? -ENOMEM : report_write(hf_env_host(), dev->scratch.path, file, text);
-	free(text);
-	json_decref(json);
 	if (rc == 0)
 		rc = process_start_other((char *const *)(uintptr_t)argv, member->log, &member->process);
 	return rc == 0 ? EXIT_DONE : cli_fail("dev", "cannot start %s: %s", name, strerror(-rc));
@@ -144,15 +137,16 @@ static int give_up(const struct dev *dev)
 
 	while (dev->members[i].ready)
 		i++;
-	return cli_fail("dev", "%s does not serve after %u s; the last line of its log: %s",
-		dev->cluster.members[i].name, READY_MS / 1000, last_line(hf_env_host(), dev->members[i].log, line));
+	return cli_fail("dev", "%s does not serve after %llu s; the last line of its log: %s",
+		dev->cluster.members[i].name, READY_NS / NS_PER_S, last_line(hf_env_host(), dev->members[i].log, line));
 }
 
 static int wait_until_ready(struct dev *dev)
 {
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + READY_NS;
 	unsigned ready = 0;
 
-	for (unsigned waited = 0; ready < dev->cluster.count && !process_interrupted(); waited += LOOK_MS) {
+	while (ready < dev->cluster.count && !process_interrupted()) {
 		char words[ENDED_BYTES], line[LAST_LINE_BYTES];
 
 		for (unsigned i = 0; i < dev->cluster.count; i++) {
@@ -166,7 +160,7 @@ static int wait_until_ready(struct dev *dev)
 				ready++;
 			}
 		}
-		if (waited >= READY_MS)
+		if (hf_env_now_ns(hf_env_host()) >= end_ns)
 			return give_up(dev);
 		if (ready < dev->cluster.count)
 			process_wait_readable(NULL, 0, LOOK_MS);

@@ -12,25 +12,24 @@
 
 #include "cli/ask_page.h"
 #include "cli/cli.h"
+#include "cli/cluster/cluster.h"
 #include "cli/process.h"
-#include "cli/report_file.h"
 #include "cli/scratch.h"
 #include "cli/smr/ask.h"
 #include "cli/smr/smr.h"
 
-#define COMMAND      "smr demo"
-#define MEMBERS      3u
-#define ROUNDS       3u
-#define COUNT_NS     3000000000ull /* of counting, half before a kill and half behind it */
-#define QUICK_NS     1000000000ull
-#define START_NS     30000000000ull
-#define ANSWER_NS    40000000000ull
-#define RETURN_NS    15000000000ull
-#define PAUSE_NS     20000000ull
-#define PATH_BYTES   (SCRATCH_PATH_BYTES + 32)
-#define WHY_BYTES    (PATH_BYTES + 160)
-#define CONFIG_BYTES 2048u
-#define NS_PER_MS    1e6
+#define COMMAND    "smr demo"
+#define MEMBERS    3u
+#define ROUNDS     3u
+#define COUNT_NS   3000000000ull /* of counting, half before a kill and half behind it */
+#define QUICK_NS   1000000000ull
+#define START_NS   30000000000ull
+#define ANSWER_NS  40000000000ull
+#define RETURN_NS  15000000000ull
+#define PAUSE_NS   20000000ull
+#define PATH_BYTES (SCRATCH_PATH_BYTES + 32)
+#define WHY_BYTES  (PATH_BYTES + 160)
+#define NS_PER_MS  1e6
 
 struct demo_member {
 	struct process process;
@@ -99,35 +98,33 @@ static int fail(struct demo *demo, int rc, const char *what)
 /* Addresses of loopback that no other demo has. */
 static int write_configs(struct demo *demo)
 {
+	struct cluster cluster = {
+		.service = cluster_find_service("smr-proxy"), .kind = "shm", .count = MEMBERS, .rails = 1};
+	char fabric[HF_NAME_BYTES];
 	uint8_t net[2];
-	char text[CONFIG_BYTES], address[HF_ADDR_TEXT], name[16];
 	int rc = 0;
 
 	hf_env_entropy(hf_loop_env(demo->loop), net, sizeof(net));
+	(void)snprintf(fabric, sizeof(fabric), "smr-demo-%d", (int)process_own_pid());
+	cluster.fabric = fabric;
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		cluster.members[i].name[0] = (char)('a' + i);
+		(void)snprintf(
+			cluster.members[i].rails[0], HF_ADDR_TEXT, "127.%u.%u.%u", 64u + net[0] % 64u, net[1], i + 1);
+	}
 	for (unsigned i = 0; i < MEMBERS && rc == 0; i++) {
 		struct demo_member *member = &demo->members[i];
-		int n = snprintf(text, sizeof(text),
-			"{\"name\": \"%c\", \"fabric\": \"smr-demo-%d\",\n"
-			" \"rails\": [{\"name\": \"r0\", \"kind\": \"shm\", \"control\": \"127.%u.%u.%u:18515\"}],\n"
-			" \"http\": \"127.%u.%u.%u:8080\",\n"
-			" \"smr-proxy\": {\"cluster\": \"demo\", \"listen\": \"127.%u.%u.%u:6379\", \"members\": [\n",
-			(int)('a' + i), (int)process_own_pid(), 64u + net[0] % 64u, net[1], i + 1, 64u + net[0] % 64u,
-			net[1], i + 1, 64u + net[0] % 64u, net[1], i + 1);
 
-		for (unsigned k = 0; k < MEMBERS; k++)
-			n += snprintf(text + n, sizeof(text) - (size_t)n,
-				"  {\"id\": %u, \"name\": \"%c\", \"control\": [\"127.%u.%u.%u:18515\"]}%s\n", k,
-				(int)('a' + k), 64u + net[0] % 64u, net[1], k + 1, k + 1 < MEMBERS ? "," : "]}}");
 		member->name[0] = (char)('a' + i);
-		(void)snprintf(name, sizeof(name), "%s.json", member->name);
-		(void)snprintf(member->config, sizeof(member->config), "%s/%s", demo->scratch.path, name);
-		(void)snprintf(member->log, sizeof(member->log), "%s/%s.log", demo->scratch.path, member->name);
-		(void)snprintf(address, sizeof(address), "127.%u.%u.%u:6379", 64u + net[0] % 64u, net[1], i + 1);
-		rc = hf_addr_parse(address, &member->redis);
+		(void)snprintf(
+			member->config, sizeof(member->config), "%s/%c.json", demo->scratch.path, member->name[0]);
+		(void)snprintf(member->log, sizeof(member->log), "%s/%c.log", demo->scratch.path, member->name[0]);
+		rc = hf_addr_parse(cluster.members[i].rails[0], &member->redis);
 		member->http = member->redis;
-		hf_addr_set_port(&member->http, 8080);
+		hf_addr_set_port(&member->redis, cluster.service->client_port);
+		hf_addr_set_port(&member->http, cluster.service->http_port);
 		if (rc == 0)
-			rc = report_write(hf_loop_env(demo->loop), demo->scratch.path, name, text);
+			rc = cluster_write(&cluster, i, demo->scratch.path);
 	}
 	return rc;
 }
