@@ -80,10 +80,13 @@ static const struct vqp_kind pool_qp_kind =
 static const struct vqp_kind gone_kind =
 	VQP_KIND(MESSAGE_POOL_GONE, "POOL_GONE", struct pool_gone_message, gone_fields, take_gone);
 
-/* What is said of a pool is said for one of its vqps; NULL: it has none. */
+/* What is said of a pool is said for one of its vqps; NULL: it has none, or the peer is lost, and the pool ends next. */
 static const struct hf_vqp *speaker(const struct pool *pool)
 {
-	return list_empty(&pool->members) ? NULL : container_of(pool->members.next, struct hf_vqp, member_link);
+	const struct hf_vqp *vqp =
+		list_empty(&pool->members) ? NULL : container_of(pool->members.next, struct hf_vqp, member_link);
+
+	return vqp == NULL || vqp->peer == NULL ? NULL : vqp;
 }
 
 static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
