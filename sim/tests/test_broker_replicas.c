@@ -568,6 +568,22 @@ static bool another_leads_offsets(void)
 	return false;
 }
 
+/* Another broker may coordinate already, with newer offsets (B9). */
+static void a_coordinator_without_a_lease_serves_none(void **state)
+{
+	const struct broker *broker;
+
+	(void)state;
+	broker_create_offsets(all.brokers[leading()].broker, NULL);
+	run_until(coordinates);
+	broker = broker_at(sick);
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != sick)
+			kill_broker(i);
+	world_run_until(&world, world.now_ns + 2 * broker->config.session_ns);
+	assert_int_equal(groups_check(&broker->groups), KAFKA_NOT_COORDINATOR);
+}
+
 static void a_coordinator_without_all_offsets_serves_none(void **state)
 {
 	static uint8_t data[1024];
@@ -610,6 +626,7 @@ int main(void)
 		REPLICAS_TEST(a_registration_that_was_not_applied_makes_no_log_whole),
 		REPLICAS_TEST(commands_of_clients_that_wait_are_limited),
 		REPLICAS_TEST(a_coordinator_without_all_offsets_serves_none),
+		REPLICAS_TEST(a_coordinator_without_a_lease_serves_none),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);
