@@ -80,7 +80,7 @@ static const struct vqp_kind pool_qp_kind =
 static const struct vqp_kind gone_kind =
 	VQP_KIND(MESSAGE_POOL_GONE, "POOL_GONE", struct pool_gone_message, gone_fields, take_gone);
 
-/* What is said of a pool is said for one of its vqps; NULL: it has none, or the peer is lost, and the pool ends next. */
+/* A message of a pool is sent for one of its vqps. NULL: it has none, or the peer is lost and the pool ends next. */
 static const struct hf_vqp *speaker(const struct pool *pool)
 {
 	const struct hf_vqp *vqp =
