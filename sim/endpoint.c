@@ -1,9 +1,11 @@
 #include "sim/endpoint.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "sim/world.h"
+#include "vqp/objects.h"
 
 static int started(struct endpoint *endpoint, int rc, const struct hf_error *error)
 {
@@ -76,6 +78,22 @@ static void notified(struct hf_vcq *cq, void *context)
 void endpoint_arm(struct endpoint *endpoint)
 {
 	hf_vcq_req_notify(endpoint->cq, notified);
+}
+
+void endpoint_check_calm(struct world *world, const struct hf_node *node)
+{
+	struct hf_vqp_counters counters;
+
+	if (node == NULL)
+		return;
+	list_for_each (at, &vqps_of(node)->vqps) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		hf_vqp_counters(vqp, &counters);
+		if (counters.failovers > 0)
+			world_violate(world, "calm", "a vqp of %s made %" PRIu64 " failovers, and no path had failed",
+				node->config.name, counters.failovers);
+	}
 }
 
 void endpoint_close(struct endpoint *endpoint)

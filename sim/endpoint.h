@@ -37,6 +37,8 @@ void endpoint_run(struct endpoint *endpoint, enum hf_poll (*poll)(struct hf_poll
 	bool (*arm)(struct hf_poller *poller));
 /* For arm: the next completion wakes the loop. */
 void endpoint_arm(struct endpoint *endpoint);
+/* Where no fault happened, no vqp of the node has left its path; NULL: of a program that is not running. */
+void endpoint_check_calm(struct world *world, const struct hf_node *node);
 /* The program's vqps are destroyed. */
 void endpoint_close(struct endpoint *endpoint);
 

@@ -61,20 +61,21 @@ struct hf_node_config {
 	 * text. Without it and without TLS the node connects with nodes of this host only. */
 	char secret_file[HF_PATH_BYTES];
 	char secret[HF_SECRET_BYTES];
-	struct hf_tls_files tls;    /* of control streams */
-	struct hf_addr http;        /* where status and metrics are served; no family: nowhere */
-	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
-	enum hf_evidence evidence;  /* likewise */
-	enum hf_cores cores;        /* decides the default of heartbeat_ns */
-	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
-	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
-	uint64_t failback_ns;       /* traffic returns to the primary after it was up for this time; 0: 200 ms */
-	uint64_t budget_ns;         /* without any path, wrs complete in error after this time; 0: 10 s */
-	uint64_t lease_ns;          /* a peer's qps are fenced after this time without contact; 0: half the budget */
-	unsigned pool_size;         /* standby qps on each rail: for all peers on DC, else for each; 0: 1 */
-	unsigned pool_vqps;         /* at least one standby qp for so many vqps; 0: pool_size alone counts */
-	uint8_t timeout, retry_cnt; /* of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3 */
-	uint32_t caps_masked;       /* hf_dev_config */
+	struct hf_tls_files tls;   /* of control streams */
+	struct hf_addr http;       /* where status and metrics are served; no family: nowhere */
+	enum hf_policy policy;     /* the same at both ends: connecting is refused otherwise */
+	enum hf_evidence evidence; /* likewise */
+	enum hf_cores cores;       /* decides the defaults of heartbeat_ns, timeout and retry_cnt */
+	uint64_t heartbeat_ns;     /* between heartbeats on each control path; 0: 50 ms, with HF_CORES_SHARED 250 ms */
+	unsigned heartbeat_misses; /* this many without an answer and the path is down; 0: 4 */
+	uint64_t failback_ns;      /* traffic returns to the primary after it was up for this time; 0: 200 ms */
+	uint64_t budget_ns;        /* without any path, wrs complete in error after this time; 0: 10 s */
+	uint64_t lease_ns;         /* a peer's qps are fenced after this time without contact; 0: half the budget */
+	unsigned pool_size;        /* standby qps on each rail: for all peers on DC, else for each; 0: 1 */
+	unsigned pool_vqps;        /* at least one standby qp for so many vqps; 0: pool_size alone counts */
+	/* Of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3, on soft and shm with HF_CORES_SHARED 14 (67 ms) and 7. */
+	uint8_t timeout, retry_cnt;
+	uint32_t caps_masked; /* hf_dev_config */
 };
 
 /* The node's section of a configuration file (docs/configuration.md), for a program that reads further sections from

@@ -7,6 +7,7 @@
 #include "sim/broker/groups.h"
 #include "sim/broker/split.h"
 #include "sim/checkers/replica_files.h"
+#include "sim/endpoint.h"
 
 #define LIVE_NS      (20 * NS_S)
 #define LIVE_BATCHES 5u
@@ -391,6 +392,8 @@ static void wait_for_cores(struct broker_sim *all)
 		if ((now = known(all, i)->epoch) != epochs[i])
 			world_violate(world, "late",
 				"partition %u has epoch %d, no longer %d, and no broker had failed", i, now, epochs[i]);
+	for (unsigned i = 0; i < all->count; i++)
+		endpoint_check_calm(world, all->brokers[i].node);
 	for (unsigned i = 0; i < all->count; i++)
 		if (all->brokers[i].broker->quorum.leads != leads[i])
 			world_violate(world, "late",

@@ -431,6 +431,8 @@ static void wait_for_cores(struct kv_cluster *all)
 	for (unsigned i = 0; i < all->count; i++)
 		if (epoch_of(&all->nodes[i]) != epoch)
 			world_violate(world, "late", "there is another epoch, and no member had failed");
+	for (unsigned i = 0; i < all->count; i++)
+		endpoint_check_calm(world, all->nodes[i].endpoint.node);
 }
 
 /* On the defaults for shared cores. */

@@ -313,6 +313,7 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 	if (member->sim->config.cores == HF_CORES_SHARED) {
 		config->cores = HF_CORES_SHARED;
 		config->heartbeat_ns = config->budget_ns = 0;
+		config->timeout = config->retry_cnt = 0;
 	}
 	snprintf(config->name, sizeof(config->name), "%s", member->endpoint.host.name);
 	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {

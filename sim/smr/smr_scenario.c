@@ -417,6 +417,8 @@ static void run_late(struct world *world, struct outcome *outcome)
 	run_until_settled(sim);
 	if (world->violations == 0 && sim->led != 1)
 		world_violate(world, "late", "%u members led in turn, and none had failed", sim->led);
+	for (unsigned i = 0; i < SMR_SIM_MEMBERS_MAX; i++)
+		endpoint_check_calm(world, sim->members[i].endpoint.node);
 	outcome->failovers += sim->led - 1;
 	tear_down(sim);
 	free(sim);

@@ -20,7 +20,6 @@
 #define LEASE_SHARED_NS 2000000000ull /* where cores are shared (R-G4) */
 #define MIN_MEMBERS     2u
 #define SEGMENT_BYTES   (64u << 20)
-#define QP_TIMEOUT_NS   4096ull /* of a timeout of 0, as in ibv_qp_attr */
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
 {
@@ -112,11 +111,10 @@ static int find_self(
 
 /* A rail that falls silent must not cost a member its membership: a vqp leaves it in time_out (K9), and a member is
  * suspected after a part of the lease. */
-static int check_times(const struct hf_kv *kv, struct hf_error *error)
+static int settle_times(const struct hf_kv *kv, struct hf_error *error)
 {
-	const struct hf_node_config *node = &kv->node->config;
 	const struct hf_kv_config *config = &kv->config;
-	uint64_t silence_ns = (QP_TIMEOUT_NS << node->timeout) * (node->retry_cnt + 1u);
+	uint64_t silence_ns;
 	bool own = config->suspect_ns != config->lease_ns / COUNCIL_SUSPECT_PART;
 
 	if (config->suspect_ns <= 2 * config->lease_ns / COUNCIL_ASKS)
@@ -126,6 +124,8 @@ static int check_times(const struct hf_kv *kv, struct hf_error *error)
 			"%.1f",
 			(double)config->suspect_ns / 1e6, (double)config->lease_ns / 1e6 / COUNCIL_ASKS,
 			2 * (double)config->lease_ns / 1e6 / COUNCIL_ASKS);
+	node_limit_silence(kv->node, config->suspect_ns);
+	silence_ns = node_silence_ns(kv->node);
 	if (config->suspect_ns > silence_ns)
 		return 0;
 	return hf_error_set(error, -EINVAL,
@@ -244,7 +244,7 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 		return hf_error_set(error, -ENOMEM, "no memory for a store");
 	owner.context = kv;
 	make_hello(&kv->config, hello);
-	rc = check_times(kv, error);
+	rc = settle_times(kv, error);
 	if (rc == 0)
 		rc = open_store(kv, error);
 	if (rc == 0)

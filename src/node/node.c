@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "dev/qp_rules.h"
 #include "node/listeners.h"
 #include "node/peer.h"
 
@@ -16,6 +17,8 @@
 #define BUDGET_NS           10000000000ull
 #define QP_TIMEOUT          10 /* 4.096 us * 2^10 = 4 ms */
 #define QP_RETRIES          3
+#define QP_TIMEOUT_SHARED   14 /* a NIC that is a program waits for a core: 67 ms * 8 = 537 ms (R-G4) */
+#define QP_RETRIES_SHARED   7
 /* A peer outlives the budget of its vqps, so that they fail with their own reason. */
 #define PEER_DEAD_EXTRA_NS 1000000000ull
 
@@ -27,6 +30,34 @@ uint32_t node_up_mask(const struct hf_node *node)
 		if (node->rails[i].up)
 			mask |= 1u << i;
 	return mask;
+}
+
+uint64_t node_rail_silence_ns(const struct node_rail *rail)
+{
+	return qp_rules_budget_ns(rail->timeout, rail->retry_cnt);
+}
+
+uint64_t node_silence_ns(const struct hf_node *node)
+{
+	uint64_t longest_ns = 0;
+
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (node_rail_silence_ns(&node->rails[i]) > longest_ns)
+			longest_ns = node_rail_silence_ns(&node->rails[i]);
+	return longest_ns;
+}
+
+void node_limit_silence(struct hf_node *node, uint64_t limit_ns)
+{
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		struct node_rail *rail = &node->rails[i];
+
+		while (node->config.timeout == 0 && rail->timeout > QP_TIMEOUT &&
+			node_rail_silence_ns(rail) >= limit_ns)
+			rail->timeout--;
+		if (node->config.retry_cnt == 0 && node_rail_silence_ns(rail) >= limit_ns)
+			rail->retry_cnt = QP_RETRIES;
+	}
 }
 
 /* xorshift64*. */
@@ -289,10 +320,14 @@ static void fill_defaults(struct hf_node_config *config)
 		config->lease_ns = config->budget_ns / 2 < LEASE_NS_MAX ? config->budget_ns / 2 : LEASE_NS_MAX;
 	if (config->pool_size == 0)
 		config->pool_size = 1;
-	if (config->timeout == 0)
-		config->timeout = QP_TIMEOUT;
-	if (config->retry_cnt == 0)
-		config->retry_cnt = QP_RETRIES;
+}
+
+static void set_qp_times(struct node_rail *rail, const struct hf_node_config *config)
+{
+	bool late = config->cores == HF_CORES_SHARED && strcmp(rail->config.kind, "verbs") != 0;
+
+	rail->timeout = config->timeout != 0 ? config->timeout : late ? QP_TIMEOUT_SHARED : QP_TIMEOUT;
+	rail->retry_cnt = config->retry_cnt != 0 ? config->retry_cnt : late ? QP_RETRIES_SHARED : QP_RETRIES;
 }
 
 static int check_config(const struct hf_node_config *config, struct hf_error *error)
@@ -337,8 +372,10 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 	while (node->random == 0)
 		hf_env_entropy(node->env, &node->random, sizeof(node->random));
 	node->rail_count = config->rail_count;
-	for (unsigned i = 0; i < node->rail_count; i++)
+	for (unsigned i = 0; i < node->rail_count; i++) {
 		node->rails[i].config = config->rails[i];
+		set_qp_times(&node->rails[i], config);
+	}
 	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
 		rc = rail_open(node, i, error);
 	if (rc == 0)

@@ -28,6 +28,7 @@ struct node_rail {
 	struct hf_dev *dev;
 	struct hf_watch watch;
 	struct rail_cqs cqs;
+	uint8_t timeout, retry_cnt; /* of its qps, as in ibv_qp_attr */
 	bool up;
 	bool fatal; /* its device reported it: the device does not respond any more */
 };
@@ -85,6 +86,12 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 void node_close(struct hf_node *node); /* the layer's objects are gone, and the peers */
 
 uint32_t node_up_mask(const struct hf_node *node);
+/* Until a qp of this rail gives up a wr that nobody answers, and the longest of these times of all rails. */
+uint64_t node_rail_silence_ns(const struct node_rail *rail);
+uint64_t node_silence_ns(const struct hf_node *node);
+/* Before a peer is up: where the configuration does not set them, the times of qps become so short, if they can, that a
+ * rail which falls silent is left within limit_ns. */
+void node_limit_silence(struct hf_node *node, uint64_t limit_ns);
 void node_tick_soon(struct hf_node *node);
 uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
 void node_flush(struct hf_node *node);      /* sends the messages to peers now */

@@ -16,8 +16,6 @@
 #define BOND_CONTROL_PORT 18600
 #define BOND_RAILS        2u
 #define BOND_FABRIC       "verbs"
-#define BOND_TIMEOUT      12 /* 16 ms, 7 times: programs of one host keep one another from running */
-#define BOND_RETRIES      7
 #define CONTROL_NET       0x7fa0u /* 127.160 */
 #define RAIL_NET          0x7fa1u /* 127.161 */
 #define SLOTS             0xfffeu
@@ -63,12 +61,13 @@ int bond_configure(struct bond *bond, struct hf_error *error)
 	guid_of(bond);
 	if (file != NULL) {
 		bond->configured = true;
-		return hf_node_config_load(hf_env_host(), file, config, error);
+		if (hf_node_config_load(hf_env_host(), file, config, error) != 0)
+			return -1;
+		config->cores = HF_CORES_SHARED; /* as of every program that does not know better */
+		return 0;
 	}
-	*config = (struct hf_node_config){.policy = HF_POLICY_VARUNA,
-		.rail_count = BOND_RAILS,
-		.timeout = BOND_TIMEOUT,
-		.retry_cnt = BOND_RETRIES};
+	*config =
+		(struct hf_node_config){.policy = HF_POLICY_VARUNA, .rail_count = BOND_RAILS, .cores = HF_CORES_SHARED};
 	snprintf(config->name, sizeof(config->name), "%s", wanted("HOLDFAST_VERBS_NODE", ""));
 	snprintf(config->fabric, sizeof(config->fabric), "%s", wanted("HOLDFAST_VERBS_FABRIC", BOND_FABRIC));
 	for (unsigned i = 0; i < config->rail_count; i++) {

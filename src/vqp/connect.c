@@ -146,8 +146,8 @@ static void begin(struct hf_vqp *vqp, uint32_t remote_num, const struct end_told
 
 static void join(struct hf_vqp *vqp, struct hf_peer *peer)
 {
-	recovery_init(&vqp->recovery, vqp->num, peer_comes_first(peer), hand_back_budget_ns(vqp),
-		qp_rules_budget_ns(vqp->node->config.timeout, vqp->node->config.retry_cnt));
+	recovery_init(
+		&vqp->recovery, vqp->num, peer_comes_first(peer), hand_back_budget_ns(vqp), node_silence_ns(vqp->node));
 	vqp->peer = peer;
 }
 

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "dev/qp_rules.h"
-
 #define SILENT_TOLD 64u /* vqps of one silence that the other side hears of at once */
 
 struct hf_peer *peers_alloc(void)
@@ -218,10 +216,9 @@ bool peers_wait_for_rails(const struct hf_node *node)
 /* Its oldest wr has had no answer for half of the time after which the device gives up. */
 static bool waits_for_long(const struct hf_vqp *vqp, uint64_t now_ns)
 {
-	const struct hf_node_config *config = &vqp->node->config;
-	uint64_t device_ns = qp_rules_budget_ns(config->timeout, config->retry_cnt);
+	const struct node_rail *rail = &vqp->node->rails[vqp->path->rail];
 
-	return vqp->state == HF_VQP_UP && vqp->packets > 0 && now_ns - vqp->moved_ns >= device_ns / 2;
+	return vqp->state == HF_VQP_UP && vqp->packets > 0 && now_ns - vqp->moved_ns >= node_rail_silence_ns(rail) / 2;
 }
 
 /* One wr was given up, and these were posted not much later: the other side hears of all of them at once. Where there

@@ -586,7 +586,7 @@ def a_member_has_clients_within_its_descriptors(directory):
 
 def wrong_configurations_are_refused(directory):
     path = pathlib.Path(directory) / "wrong.json"
-    management = '"management": ["127.0.0.1:0"]'
+    management = '"fabric": "wrong", "management": ["127.0.0.1:0"], "rails": [{"name": "r0", "kind": "shm"}]'
     for text, words in (('{"name": "n"}', ["kv"]),
                         ('{"name": "n", "kv": {"members": []}}', ["members"]),
                         ('{"name": "n", ' + management + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',

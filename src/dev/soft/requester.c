@@ -9,7 +9,8 @@
 
 #define STREAM_BYTES  (128u * 1024)
 #define GATHER_BYTES  (256u * 1024)
-#define MTU_BYTES_MIN 256u /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
+#define RESEND_NS     4194304u /* the first time; then twice as long each, within the qp's time-out */
+#define MTU_BYTES_MIN 256u     /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap)
 {
@@ -201,6 +202,14 @@ void requester_fail(struct requester *requester, enum ibv_wc_status status)
 
 /* ---- time ---- */
 
+static void set_timer(struct requester *requester, uint64_t now_ns)
+{
+	uint64_t resend_due_ns = now_ns + requester->resend_ns;
+
+	requester->ack_due_ns = resend_due_ns < requester->period_end_ns ? resend_due_ns : requester->period_end_ns;
+	engine_time(requester->qp->engine, &requester->timed, requester->ack_due_ns);
+}
+
 void requester_arm_timer(struct requester *requester, uint64_t now_ns)
 {
 	uint8_t timeout = requester->qp->attr.timeout;
@@ -209,8 +218,9 @@ void requester_arm_timer(struct requester *requester, uint64_t now_ns)
 		requester->ack_due_ns = 0;
 		return;
 	}
-	requester->ack_due_ns = now_ns + qp_rules_timeout_ns(timeout);
-	engine_time(requester->qp->engine, &requester->timed, requester->ack_due_ns);
+	requester->period_end_ns = now_ns + qp_rules_timeout_ns(timeout);
+	requester->resend_ns = RESEND_NS;
+	set_timer(requester, now_ns);
 }
 
 void requester_go_back(struct requester *requester)
@@ -224,16 +234,22 @@ void requester_go_back(struct requester *requester)
 		list_push_back(&requester->qp->engine->busy_requesters, &requester->busy);
 }
 
+/* A time-out may be long, since a peer that is a program waits for a core. What the network lost is sent again before
+ * its end, as the adaptive retransmission of RoCE NICs does. */
 static void timed_out(struct requester *requester, uint64_t now_ns)
 {
-	if (requester->retries == 0) {
-		requester_fail(requester, IBV_WC_RETRY_EXC_ERR);
-		return;
+	if (now_ns >= requester->period_end_ns) {
+		if (requester->retries == 0) {
+			requester_fail(requester, IBV_WC_RETRY_EXC_ERR);
+			return;
+		}
+		requester->retries--;
+		requester->period_end_ns = now_ns + qp_rules_timeout_ns(requester->qp->attr.timeout);
 	}
-	requester->retries--;
+	requester->resend_ns *= 2;
 	requester_shrink_window(requester);
 	requester_go_back(requester);
-	requester_arm_timer(requester, now_ns);
+	set_timer(requester, now_ns);
 }
 
 bool requester_tick(struct requester *requester, uint64_t now_ns)

@@ -52,6 +52,8 @@ struct requester {
 	uint32_t window, window_credit; /* in packets; acknowledged ones that have not made it grow yet */
 	bool window_was_too_big;
 	uint64_t ack_due_ns, rnr_due_ns; /* 0: not set */
+	uint64_t period_end_ns;          /* then a retry is used up: ack_due_ns may be earlier */
+	uint64_t resend_ns;              /* how long after the last time it sends again */
 	bool went_back;                  /* since acked last moved */
 	struct hf_dc_dest dest;          /* DC: where flow leads */
 	bool connected;                  /* DC: the connect packet left since the stream was (re)started */

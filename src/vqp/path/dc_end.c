@@ -38,8 +38,8 @@ int dc_end_start(const struct hf_node *node, struct path *path, bool is_initiato
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = path->psn,
-		.timeout = node->config.timeout,
-		.retry_cnt = node->config.retry_cnt,
+		.timeout = node->rails[path->rail].timeout,
+		.retry_cnt = node->rails[path->rail].retry_cnt,
 		.rnr_retry = RNR_RETRY_FOR_EVER,
 		.max_rd_atomic = rail_describe_rd_atomic(dev),
 	};

@@ -136,8 +136,8 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = path->psn,
-		.timeout = node->config.timeout,
-		.retry_cnt = node->config.retry_cnt,
+		.timeout = node->rails[path->rail].timeout,
+		.retry_cnt = node->rails[path->rail].retry_cnt,
 		.rnr_retry = rnr_retry,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};

@@ -424,6 +424,30 @@ static void a_request_is_given_up_when_its_retries_are_spent(void **state)
 	destroy(world);
 }
 
+static void a_long_timeout_does_not_delay_what_is_lost(void **state)
+{
+	struct world *world = build(1, 3);
+	uint64_t unit_ns = 4096u << 12;
+
+	(void)state;
+	world->host[0].qp.attr.timeout = 12;
+	world->cut[0] = true;
+	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 8);
+	while (world->now_ns < unit_ns / 8)
+		step(world);
+	world->cut[0] = false;
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_SUCCESS);
+	assert_in_range(world->now_ns, unit_ns / 4, unit_ns / 2);
+	assert_int_equal(world->host[0].engine.counters.retransmitted, 1);
+
+	world->cut[0] = true;
+	post(world, IBV_WR_RDMA_WRITE, 2, 0, 0, 8);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_RETRY_EXC_ERR);
+	assert_in_range(world->now_ns, 4 * unit_ns, 5 * unit_ns);
+	assert_int_equal(world->host[0].engine.counters.retransmitted, 1 + 2 + 3);
+	destroy(world);
+}
+
 static void acknowledgements_that_are_lost_leave_the_evidence(void **state)
 {
 	struct world *world = build(1, 1);
@@ -824,6 +848,7 @@ int main(void)
 		cmocka_unit_test(a_full_queue_of_atomics_counts_every_one),
 		cmocka_unit_test(late_responses_do_not_make_later_reads_too_many),
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
+		cmocka_unit_test(a_long_timeout_does_not_delay_what_is_lost),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
 		cmocka_unit_test(a_read_that_was_accepted_returns_nothing_after_access_was_taken_away),
 		cmocka_unit_test(results_from_a_lap_of_psns_before_are_no_evidence),

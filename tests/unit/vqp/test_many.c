@@ -474,7 +474,7 @@ static void vqps_that_have_waited_for_long_fail_with_the_first(void **state)
 	(void)state;
 	open_with(&pair, SILENT);
 	node = pair.a.node;
-	long_ns = (4096ull << node->config.timeout) * (node->config.retry_cnt + 1) / 2;
+	long_ns = node_silence_ns(node) / 2;
 	assert_int_equal(hf_dev_set_link(hf_node_dev(node, 0), HF_LINK_RX, false), 0);
 	for (unsigned i = 0; i < SILENT - 1; i++) {
 		post_word(&pair, ours[i], i, pair.b.mr->rkey, (uintptr_t)pair.b.memory);
