@@ -245,6 +245,7 @@ class Load(threading.Thread):
     def __init__(self, service, member):
         super().__init__(daemon=True)
         self.service, self.member, self.going, self.done = service, member, True, []  # done: (begin, end)
+        self.failed, self.why = 0, ""
         self.start()
 
     def run(self):
@@ -255,8 +256,9 @@ class Load(threading.Thread):
                 write = write or self.service.writer(self.member)
                 write()
                 self.done.append((begin, time.time()))
-            except (OSError, AssertionError, EOFError, subprocess.SubprocessError):
-                write = None
+            except (OSError, AssertionError, EOFError, subprocess.SubprocessError) as why:
+                write, self.why = None, str(why)
+                self.failed += 1
             time.sleep(PAUSE_S)
 
     def first_after(self, since):
@@ -275,7 +277,10 @@ def quiet(service, seconds):
     for load in loads:
         load.stop()
     after, took = service.counts(), [end - begin for load in loads for begin, end in load.done]
-    return {"seconds": seconds, "writes": len(took), "longest_write_ms": round(max(took, default=0) * 1e3, 1)} | \
+    for load in loads:
+        if load.failed:
+            print(f"{load.failed} writes through {load.member} failed, the last one: {load.why}", file=sys.stderr)
+    return {"seconds": seconds, "writes": len(took), "failed": sum(load.failed for load in loads), "longest_write_ms": round(max(took, default=0) * 1e3, 1)} | \
         {name: after[name] - before[name] for name in after}
 
 

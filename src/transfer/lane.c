@@ -4,6 +4,7 @@
 #include "node/node.h"
 #include "transfer/probe.h"
 
+#define FIRST_NS       1000000000ull
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 #define WCS            16
@@ -33,6 +34,7 @@ void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *
 	struct blame *blames, bool reachable)
 {
 	*lane = (struct lane){.context = context, .peer = peer, .rail = rail, .blames = blames, .state = LANE_CLOSED};
+	lane->first_until_ns = hf_loop_now_ns(context->loop) + FIRST_NS;
 	list_init(&lane->out);
 	lane_load_init(&lane->load, context->window_bytes);
 	lane_news_init(
@@ -263,8 +265,17 @@ static bool ended_by_program(const struct lane *lane)
 	return !lane->timed_out && (end == HF_VQP_END_NONE || end == HF_VQP_END_ASKED || end == HF_VQP_END_PROGRAM);
 }
 
-bool lane_is_coming(const struct lane *lane)
+/* It has had no life, or the first one has neither come up nor failed. */
+static bool is_first(const struct lane *lane)
 {
+	return lane->lives == 0 ||
+	       (lane->lives == 1 && (lane->state == LANE_CONNECTING || lane->state == LANE_PROBING));
+}
+
+bool lane_is_coming(const struct lane *lane, bool reachable, uint64_t now_ns)
+{
+	if (is_first(lane))
+		return reachable && now_ns < lane->first_until_ns;
 	if (!rail_monitor_available(&lane->monitor))
 		return false;
 	return lane->state == LANE_ENDING ? ended_by_program(lane) : lane->state != LANE_UP && lane->returns;

@@ -55,11 +55,12 @@ struct lane {
 	struct lane_load load;
 	struct list out; /* slices, in the order in which they were sent */
 	unsigned out_count;
-	bool probes;    /* this life is to find out whether the rail carries */
-	bool timed_out; /* this life ends because a slice was out for too long */
-	bool was_up;    /* this life has connected */
-	bool ended;     /* the vqp has completed all wrs: none executes any more */
-	bool returns;   /* the last life was up, and ended for no fault of the rail or the peer */
+	bool probes;             /* this life is to find out whether the rail carries */
+	bool timed_out;          /* this life ends because a slice was out for too long */
+	bool was_up;             /* this life has connected */
+	bool ended;              /* the vqp has completed all wrs: none executes any more */
+	bool returns;            /* the last life was up, and ended for no fault of the rail or the peer */
+	uint64_t first_until_ns; /* so long work waits for the first life */
 	uint64_t retry_ns, backoff_ns;
 	uint64_t bytes; /* carried, for people */
 	unsigned lives; /* that were begun, likewise */
@@ -72,8 +73,9 @@ void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *
 void lane_close(struct lane *lane);
 
 bool lane_is_open(const struct lane *lane); /* may be sent to */
-/* It is not, but its rail is: the last life ended for an error of a program, or was withdrawn, and the next begins. */
-bool lane_is_coming(const struct lane *lane);
+/* It is not, but its rail is: the first life connects, to a peer that may wait for a core (R-G4); or the last one ended
+ * for an error of a program, or was withdrawn, and the next begins. */
+bool lane_is_coming(const struct lane *lane, bool reachable, uint64_t now_ns);
 struct lane_target {
 	uint64_t addr; /* at the peer */
 	uint32_t rkey, lkey;

@@ -9,7 +9,7 @@ static struct rdma_transport *rdma_of(struct transport *transport)
 	return container_of(transport, struct rdma_transport, transport);
 }
 
-static struct rdma_peer *rails_to(struct rdma_transport *rdma, const struct task_request *request)
+static struct rdma_peer *rails_to(const struct rdma_transport *rdma, const struct task_request *request)
 {
 	return &request->segment->peer->rails[rdma->transport.kind == HF_TRANSPORT_SHM ? 0 : 1];
 }
@@ -24,19 +24,42 @@ static uint32_t open_lanes(const struct rdma_peer *rails)
 	return open;
 }
 
+static bool is_reachable(const struct rdma_peer *rails, unsigned rail)
+{
+	const struct hf_peer *peer = rails->peer->node_peer;
+
+	if (peer == NULL || rails->peer->segment.view->incarnation == 0)
+		return false;
+	switch (hf_peer_rail(peer, rail)) {
+	case HF_RAIL_UP:
+	case HF_RAIL_PATH: /* whether slices pass is for the monitor to find out */
+		return true;
+	case HF_RAIL_PEER:
+	case HF_RAIL_PORT_HERE:
+	case HF_RAIL_PORT_THERE:
+	case HF_RAIL_ASKED:
+		return false;
+	}
+	return false;
+}
+
 /* Whether a rail is open, if only for lanes that are being made again. */
-static bool has_open_rail(const struct rdma_peer *rails)
+static bool has_open_rail(const struct rdma_peer *rails, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if ((rails->made & 1u << i) != 0 &&
-			(lane_is_open(&rails->lanes[i]) || lane_is_coming(&rails->lanes[i])))
+			(lane_is_open(&rails->lanes[i]) ||
+				lane_is_coming(&rails->lanes[i], is_reachable(rails, i), now_ns)))
 			return true;
 	return false;
 }
 
 static bool rdma_reaches(struct transport *transport, const struct task_request *request)
 {
-	return request->segment->peer->node_peer != NULL && has_open_rail(rails_to(rdma_of(transport), request));
+	const struct rdma_transport *rdma = rdma_of(transport);
+
+	return request->segment->peer->node_peer != NULL &&
+	       has_open_rail(rails_to(rdma, request), hf_loop_now_ns(rdma->lanes.loop));
 }
 
 static enum transport_answer rdma_submit(struct transport *transport, struct transport_job *above)
@@ -83,25 +106,6 @@ void rdma_transport_init(struct rdma_transport *rdma, enum hf_transport kind)
 }
 
 /* ---- of one peer ---- */
-
-static bool is_reachable(const struct rdma_peer *rails, unsigned rail)
-{
-	const struct hf_peer *peer = rails->peer->node_peer;
-
-	if (peer == NULL || rails->peer->segment.view->incarnation == 0)
-		return false;
-	switch (hf_peer_rail(peer, rail)) {
-	case HF_RAIL_UP:
-	case HF_RAIL_PATH: /* whether slices pass is for the monitor to find out */
-		return true;
-	case HF_RAIL_PEER:
-	case HF_RAIL_PORT_HERE:
-	case HF_RAIL_PORT_THERE:
-	case HF_RAIL_ASKED:
-		return false;
-	}
-	return false;
-}
 
 void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct peer *peer)
 {
@@ -206,7 +210,7 @@ static bool send_slices(struct rdma_peer *rails, uint64_t now_ns)
 
 static void give_up_stranded(struct rdma_peer *rails, uint64_t now_ns)
 {
-	if (has_open_rail(rails)) {
+	if (has_open_rail(rails, now_ns)) {
 		rails->stranded_ns = 0;
 		return;
 	}

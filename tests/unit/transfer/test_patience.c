@@ -81,6 +81,33 @@ static void close_fixture(struct fixture *f)
 	engines_close(&f->engines);
 }
 
+/* R-G4: a peer that waits for a core connects late. What is submitted meanwhile waits for its rails, for a second. */
+static void the_first_work_waits_for_the_rails(void **state)
+{
+	struct fixture f = {0};
+	struct hf_transfer_counters counters;
+	struct rdma_peer *rails;
+
+	(void)state;
+	engines_open(&f.engines, BYTES, NULL, NULL);
+	assert_int_equal(hf_transfer_batch_alloc(f.engines.a, 1, NULL, NULL, &f.batch), 0);
+	rails = &container_of(f.engines.segment, struct peer, segment)->rails[strcmp(pair_kind, "shm") == 0 ? 0 : 1];
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(lane_is_open(&rails->lanes[i]));
+	assert_true(rails_come_first(&f));
+	for (unsigned i = 0; i < 2; i++)
+		rails->lanes[i].first_until_ns -= 2 * SECOND;
+	assert_false(rails_come_first(&f));
+	for (unsigned i = 0; i < 2; i++)
+		rails->lanes[i].first_until_ns += 2 * SECOND;
+	submit(&f, HF_TRANSFER_WRITE);
+	for (unsigned i = 0; i < LIMIT && hf_transfer_batch_status(f.batch) == HF_TRANSFER_PENDING; i++)
+		engines_turn(&f.engines);
+	hf_transfer_counters(f.engines.a, &counters);
+	assert_int_equal(counters.tcp_bytes, 0);
+	close_fixture(&f);
+}
+
 static void needs_a_rate(void)
 {
 	if (strcmp(pair_kind, "shm") == 0) {
@@ -112,7 +139,7 @@ static void a_time_out_fails_over_like_a_failure(void **state)
 static void a_peer_that_stands_still_pauses_no_rail(void **state)
 {
 	const struct hf_transfer_config config = {.block_bytes = CHUNK,
-		.max_timeout_ns = SECOND / 50,
+		.max_timeout_ns = SECOND / 4, /* far more than a turn takes on a busy machine */
 		.rail_error_threshold = 1,
 		.rail_error_window_ns = 3600 * SECOND,
 		.fallback = HF_FALLBACK_OFF,
@@ -218,6 +245,7 @@ static void cancels_are_no_failures_of_tcp(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_first_work_waits_for_the_rails),
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
 		cmocka_unit_test(a_peer_that_stands_still_pauses_no_rail),
 		cmocka_unit_test(without_fallback_a_task_waits_for_a_rail_that_was_cut),
