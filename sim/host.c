@@ -262,12 +262,13 @@ void sim_io_changed(struct sim_io *io)
 
 /* ---- actors ---- */
 
-/* From time to time another program gets the core. A soft NIC is a thread too. */
+/* From time to time another program gets the core. A soft NIC is a thread, and loses its own; in every other world
+ * NICs are as prompt as hardware. */
 static void lose_core(struct world_waiter *actor)
 {
 	struct world *world = process_world(actor->process);
 
-	if (actor->worker || world->now_ns < actor->core_until_ns)
+	if (actor->worker || (actor->nic && world->seed % 2 != 0) || world->now_ns < actor->core_until_ns)
 		return;
 	actor->busy_until_ns = world->now_ns + world_range(world, world->late_ns_max / LATE_SPREAD, world->late_ns_max);
 	actor->core_until_ns = actor->busy_until_ns + world_range(world, 0, world->late_ns_max);
