@@ -321,6 +321,24 @@ static void a_broker_without_a_lease_calls_no_offset_out_of_range(void **state)
 	assert_int_equal(broker_range_error(last, KAFKA_OFFSET_OUT_OF_RANGE), KAFKA_NOT_LEADER_OR_FOLLOWER);
 }
 
+/* R-B46, R-B47. */
+static void a_broker_without_a_lease_is_not_ready_and_names_no_controller(void **state)
+{
+	const struct broker *last = broker_at(BROKERS - 1);
+	char reason[BROKER_REASON_BYTES];
+
+	(void)state;
+	run_until(last_has_lease);
+	assert_false(broker_status_wrong(last, reason));
+	assert_int_not_equal(broker_controller(last), -1);
+	for (unsigned i = 0; i + 1 < BROKERS; i++)
+		kill_broker(i);
+	world_run_until(&world, world.now_ns + 2 * last->config.session_ns);
+	assert_true(broker_status_wrong(last, reason));
+	assert_non_null(strstr(reason, "no majority of controller.quorum.voters"));
+	assert_int_equal(broker_controller(last), -1);
+}
+
 /* ---- grants ---- */
 
 #define LAST_TURN 0xffffu
@@ -619,6 +637,7 @@ int main(void)
 		REPLICAS_TEST(a_follower_whose_process_ended_leaves_the_isr_at_once),
 		REPLICAS_TEST(the_session_of_a_process_that_ended_is_over_with_its_lease),
 		REPLICAS_TEST(a_broker_without_a_lease_calls_no_offset_out_of_range),
+		REPLICAS_TEST(a_broker_without_a_lease_is_not_ready_and_names_no_controller),
 		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),

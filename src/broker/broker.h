@@ -127,15 +127,6 @@ static inline bool broker_disk_is_full(const struct broker *broker)
 /* The error for an offset. Without a lease another broker may lead with a longer log: OFFSET_OUT_OF_RANGE would reset
  * the client's position, so the client is redirected instead. */
 enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error);
-/* The controller that clients receive for requests about topics: every broker takes them, and the one that leads the
- * log answers soonest. Without a lease -1, as in Kafka: nobody decides them, and the state here may be old (R-B47). */
-static inline int32_t broker_controller(const struct broker *broker)
-{
-	int32_t leader = quorum_leader(&broker->quorum);
-
-	return !broker_has_lease(broker) ? -1 : leader < 0 ? broker->config.node_id : leader;
-}
-
 /* Where clients of listener `index` find a broker; NULL: it is not alive, or has no such listener. */
 const struct controller_endpoint *broker_endpoint_of(const struct broker *broker, int32_t node, unsigned index);
 

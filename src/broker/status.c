@@ -9,8 +9,7 @@
 #include "broker/rdma/rdma.h"
 #include "node/node.h"
 
-#define UPDATE_NS    500000000ull
-#define REASON_BYTES 160
+#define UPDATE_NS 500000000ull
 
 /* ---- metrics ---- */
 
@@ -218,6 +217,15 @@ static json_int_t lease_over_ms(const struct broker *broker)
 	return until_ns == 0 ? -1 : now_ns < until_ns ? 0 : (json_int_t)((now_ns - until_ns) / 1000000) + 1;
 }
 
+int32_t broker_controller(const struct broker *broker)
+{
+	int32_t leader = quorum_leader(&broker->quorum);
+
+	if (!broker_has_lease(broker))
+		return -1;
+	return leader < 0 ? broker->config.node_id : leader;
+}
+
 static json_t *describe(const struct broker_status *status)
 {
 	const struct broker *broker = status->broker;
@@ -239,8 +247,8 @@ static json_t *describe(const struct broker_status *status)
 		"partitions", partitions, "counts", counts);
 }
 
-/* false: it serves. What makes others wrong comes first. */
-static bool find_wrong(const struct broker *broker, char reason[REASON_BYTES])
+/* What makes others wrong comes first. */
+bool broker_status_wrong(const struct broker *broker, char reason[BROKER_REASON_BYTES])
 {
 	static const struct {
 		uint64_t (*count)(const struct broker *broker);
@@ -261,13 +269,13 @@ static bool find_wrong(const struct broker *broker, char reason[REASON_BYTES])
 	else if (broker_disk_is_full(broker))
 		words = "the disk of log.dirs is full: make room and restart the broker";
 	if (words != NULL) {
-		snprintf(reason, REASON_BYTES, "%s", words);
+		snprintf(reason, BROKER_REASON_BYTES, "%s", words);
 		return true;
 	}
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		uint64_t count = wrong[i].count(broker);
 
-		snprintf(reason, REASON_BYTES, "%llu %s", (unsigned long long)count, wrong[i].words);
+		snprintf(reason, BROKER_REASON_BYTES, "%llu %s", (unsigned long long)count, wrong[i].words);
 		if (count > 0)
 			return true;
 	}
@@ -279,10 +287,10 @@ static bool find_wrong(const struct broker *broker, char reason[REASON_BYTES])
 static void ready(const struct http_request *request, struct http_answer *answer, void *context)
 {
 	const struct broker *broker = ((struct broker_status *)context)->broker;
-	char reason[REASON_BYTES];
+	char reason[BROKER_REASON_BYTES];
 
 	(void)request;
-	http_answer_ready(answer, broker->node->config.name, find_wrong(broker, reason) ? reason : NULL);
+	http_answer_ready(answer, broker->node->config.name, broker_status_wrong(broker, reason) ? reason : NULL);
 }
 
 static void serve(const struct http_request *request, struct http_answer *answer, void *context)

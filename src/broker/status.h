@@ -7,7 +7,8 @@
 #include <holdfast/loop.h>
 #include <holdfast/metrics.h>
 
-#define STATUS_METRICS 13u
+#define STATUS_METRICS      13u
+#define BROKER_REASON_BYTES 160
 
 struct broker;
 
@@ -21,5 +22,10 @@ struct broker_status {
 
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error);
 void broker_status_close(struct broker_status *status);
+/* The controller that clients receive for requests about topics: every broker takes them, and the one that leads the
+ * log answers soonest. Without a lease -1, as in Kafka: nobody decides them, and the state here may be old (R-B47). */
+int32_t broker_controller(const struct broker *broker);
+/* What keeps the broker from serving all its partitions, for /ready (R-B46). False: nothing. */
+bool broker_status_wrong(const struct broker *broker, char reason[BROKER_REASON_BYTES]);
 
 #endif

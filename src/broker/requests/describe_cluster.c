@@ -1,5 +1,6 @@
 /* DescribeCluster. */
 #include "broker/requests/handlers.h"
+#include "broker/status.h"
 
 enum { ENDPOINTS_BROKERS = 1, MISMATCHED_ENDPOINT_TYPE = 114 };
 

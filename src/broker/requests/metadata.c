@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "broker/status.h"
+
 #define CREATE_NS 2000000000ull /* a client that gets no answer by then asks again */
 
 /* A set's ids, and those of them that are not alive. */

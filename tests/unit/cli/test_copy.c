@@ -1,4 +1,4 @@
-/* Messages and the journal of a copy. */
+/* Messages, the journal and the source of a copy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 
 #include "cli/transfer/journal.h"
 #include "cli/transfer/pack.h"
+#include "cli/transfer/source.h"
 #include "cli/transfer/store.h"
 
 static struct copy_message file_called(const char *name)
@@ -313,10 +314,69 @@ static void an_own_directory_that_others_write_in_is_refused(void **state)
 	free(store);
 }
 
+/* R-T30. */
+static void what_is_no_file_is_left_out_by_name(void **state)
+{
+	char directory[] = "/tmp/holdfast-copy-XXXXXX", file[128], fifo[128];
+	struct copy_source source;
+	struct hf_error error = {0};
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	(void)snprintf(file, sizeof(file), "%s/file", directory);
+	(void)snprintf(fifo, sizeof(fifo), "%s/fifo", directory);
+	write_to(file, "text");
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(copy_source_open(&source, directory, false, &error), 0);
+	assert_int_equal(source.count, 2); /* the directory, and the file */
+	assert_int_equal(source.left_out_count, 1);
+	assert_string_equal(source.left_out[0].path, fifo);
+	copy_source_close(&source);
+	assert_int_equal(unlink(fifo), 0);
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(rmdir(directory), 0);
+}
+
+static bool has_moved(int file, const struct stat *before)
+{
+	struct stat now;
+
+	assert_int_equal(fstat(file, &now), 0);
+	return now.st_ctim.tv_sec != before->st_ctim.tv_sec || now.st_ctim.tv_nsec != before->st_ctim.tv_nsec;
+}
+
+/* R-T31: the time of the change of the inode moves with each change, whatever a program does to the other one. */
+static void a_change_is_seen_though_its_time_was_put_back(void **state)
+{
+	char path[] = "/tmp/holdfast-copy-XXXXXX";
+	int file = mkstemp(path);
+	uint64_t ctime_ns = 0;
+	struct copy_source source;
+	struct hf_error error = {0};
+	struct stat before;
+
+	(void)state;
+	assert_int_equal(write(file, "before", 6), 6);
+	assert_int_equal(copy_source_open(&source, path, false, &error), 0);
+	assert_true(copy_source_is_same(&source.files[0], &ctime_ns));
+	assert_true(copy_source_is_same(&source.files[0], &ctime_ns));
+	assert_int_equal(fstat(file, &before), 0);
+	do {
+		assert_int_equal(pwrite(file, "behind", 6, 0), 6);
+		assert_int_equal(futimens(file, (struct timespec[]){before.st_atim, before.st_mtim}), 0);
+	} while (!has_moved(file, &before)); /* the clock of a file system has steps */
+	assert_false(copy_source_is_same(&source.files[0], &ctime_ns));
+	copy_source_close(&source);
+	assert_int_equal(close(file), 0);
+	assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_message_is_read_as_it_was_written),
+		cmocka_unit_test(what_is_no_file_is_left_out_by_name),
+		cmocka_unit_test(a_change_is_seen_though_its_time_was_put_back),
 		cmocka_unit_test(a_name_that_leads_elsewhere_is_refused),
 		cmocka_unit_test(what_is_copied_has_a_name_without_directories),
 		cmocka_unit_test(names_of_the_receivers_own_files_are_known_in_every_directory),
