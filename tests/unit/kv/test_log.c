@@ -367,6 +367,32 @@ static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
 	kv_log_close(&f->log);
 }
 
+/* The power went before the disk had noted that what was torn is cut (R-K27). */
+static void what_an_earlier_process_wrote_behind_it_does_not_follow(void **state)
+{
+	static uint8_t before[FILE_BYTES_MAX], after[FILE_BYTES_MAX];
+	const size_t last = LOG_HEAD_BYTES + 3 * LOG_UNIT;
+	struct fixture *f = *state;
+
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		append(f, i, 4);
+	kv_log_close(&f->log);
+	assert_int_equal(load(f, 0, before), last + LOG_UNIT);
+	before[last - LOG_UNIT + 5] ^= 1;
+	store(f, 0, before, last + LOG_UNIT);
+	lose_the_mark(f);
+	assert_int_equal(open_log(f), 0);
+	kv_log_close(&f->log);
+	assert_int_equal(load(f, 0, after), last);
+	memcpy(after + last, before + last, LOG_UNIT);
+	store(f, 0, after, last + LOG_UNIT);
+	lose_the_mark(f);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 1);
+	kv_log_close(&f->log);
+}
+
 static void damage_before_the_last_segment_is_told(void **state)
 {
 	static uint8_t data[FILE_BYTES_MAX];
@@ -546,6 +572,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_long_segment_is_read_piece_by_piece, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_lies_behind_a_torn_entry_never_comes_back, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_an_earlier_process_wrote_behind_it_does_not_follow, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage_before_the_last_segment_is_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_end_of_each_process_is_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_process_that_an_older_log_lacks_has_no_end, set_up, tear_down),
