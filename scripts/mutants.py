@@ -157,12 +157,12 @@ class Mutant:
             raise Broken("the unchanged test fails\n" + control.stdout[-4000:])
         return True, ""
 
-    def seed_of(self, said):
+    def seeds_of(self, said):
+        """Those that may have found it: what a run that died has said is not in the same line."""
         for line in said.splitlines():
-            found = re.match(r"VIOLATION seed (\d+): ", line)
-            if found and self.caught_by in line:
-                return found.group(1)
-        return None
+            found = re.match(r"(VIOLATION|DIED in) seed (\d+)", line)
+            if found and (self.caught_by in line or found.group(1) != "VIOLATION"):
+                yield found.group(2)
 
     def write(self):
         line = f"Seed: {self.found}\n"
@@ -182,9 +182,10 @@ class Mutant:
         other = ""
         for first, seeds in self.parts():
             done = run([program, "--scenario", self.scenario(), "--first", str(first), "--seeds", str(seeds)], self.build)
-            self.found = self.seed_of(done.stdout)
-            if self.found is not None and self.caught_by_seed(program, self.found):
-                return True, f"seed {self.found} finds it, not {self.seed}: --write says so in its patch"
+            for seed in self.seeds_of(done.stdout):
+                if self.caught_by_seed(program, seed):
+                    self.found = seed
+                    return True, f"seed {seed} finds it, not {self.seed}: --write says so in its patch"
             if done.returncode != 0:
                 other = done.stdout[-4000:]
         if other:

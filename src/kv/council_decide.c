@@ -128,7 +128,7 @@ static bool is_older(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
 	const struct told *kept = &kv->council.reports[node].kept;
 
-	if (kept->incarnation != kv->cm.nodes[node].incarnation || kept->durable == 0)
+	if (kv_told_lacks(kept, kv->cm.nodes[node].incarnation))
 		return true;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (kv_council_is_fresh(kv, i, now_ns) &&

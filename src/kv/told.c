@@ -10,6 +10,11 @@ void kv_told_note(struct told *told, uint64_t incarnation, uint64_t durable)
 		told->durable = durable;
 }
 
+bool kv_told_lacks(const struct told *kept, uint64_t incarnation)
+{
+	return kept->incarnation != incarnation || kept->durable == 0;
+}
+
 bool kv_told_is_behind(const struct told *kept, const struct told *told)
 {
 	return told->incarnation == kept->incarnation && told->durable > kept->durable;

@@ -28,6 +28,8 @@ struct told {
 
 /* Another process takes the place of the one before; of one process the highest position remains. */
 void kv_told_note(struct told *told, uint64_t incarnation, uint64_t durable);
+/* A log whose last process is `kept` lacks the one that was a member last, or whatever that one wrote. */
+bool kv_told_lacks(const struct told *kept, uint64_t incarnation);
 /* A log whose entries of the member's last process end at `kept` is older than one that this report is of. */
 bool kv_told_is_behind(const struct told *kept, const struct told *told);
 

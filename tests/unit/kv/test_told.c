@@ -18,6 +18,15 @@ static void a_log_that_ends_before_a_report_is_an_older_one(void **state)
 	assert_false(kv_told_is_behind(&kept, &(struct told){.incarnation = 7, .durable = 64}));
 }
 
+/* R-K25: a disk of yesterday has the process of yesterday. */
+static void a_log_without_the_last_process_is_an_older_one(void **state)
+{
+	(void)state;
+	assert_false(kv_told_lacks(&(struct told){.incarnation = 7, .durable = 640}, 7));
+	assert_true(kv_told_lacks(&(struct told){.incarnation = 6, .durable = 640}, 7));
+	assert_true(kv_told_lacks(&(struct told){.incarnation = 7}, 7));
+}
+
 /* Positions of two processes say nothing of each other: the log may be another one. */
 static void a_report_of_another_process_does_not_count(void **state)
 {
@@ -63,6 +72,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_log_that_ends_before_a_report_is_an_older_one),
+		cmocka_unit_test(a_log_without_the_last_process_is_an_older_one),
 		cmocka_unit_test(a_report_of_another_process_does_not_count),
 		cmocka_unit_test(the_highest_report_of_the_last_process_remains),
 		cmocka_unit_test(as_many_reports_are_read_as_there_are),
