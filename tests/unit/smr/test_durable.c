@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "smr/durable.h"
+#include "smr/smr.h"
 #include "trio.h"
 
 #define PROPOSALS 300u
@@ -342,6 +344,32 @@ static void who_pauses_for_a_snapshot_hands_leadership_on_before(void **state)
 	remove_directory(&trio);
 }
 
+/* DUR-4: with a snapshot's tail a member gets slots of an entry whose first ones it never had. */
+static void no_snapshot_begins_with_slots_that_are_not_there(void **state)
+{
+	static struct trio trio;
+	struct hf_smr *smr;
+	uint64_t oldest;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, 8, 0);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	smr = trio.members[trio_leader(&trio) == &trio.members[0] ? 1 : 0].smr;
+	oldest = smr->oldest;
+	smr->oldest = smr_applied_entries(smr) + 1;
+	smr->durable->since = smr->config.wal_bytes;
+	assert_false(smr_durable_save_turn(smr));
+	assert_int_equal(smr->durable->saving, SMR_SAVING_NONE);
+	smr->oldest = oldest;
+	(void)smr_durable_save_turn(smr);
+	assert_int_equal(smr->durable->saving, SMR_SAVING_OWN);
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
 /* ---- members that differ ---- */
 
 static char heard[8192];
@@ -406,6 +434,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_answered_is_there_after_all_have_ended),
 		cmocka_unit_test(a_disk_is_read_no_faster_than_the_program_takes_it),
 		cmocka_unit_test(who_pauses_for_a_snapshot_hands_leadership_on_before),
+		cmocka_unit_test(no_snapshot_begins_with_slots_that_are_not_there),
 		cmocka_unit_test(a_member_returns_with_its_files_or_without),
 		cmocka_unit_test(a_damaged_member_returns_as_another_one),
 		cmocka_unit_test(damaged_members_found_no_cluster),

@@ -27,6 +27,27 @@ static void what_is_proposed_is_applied_by_all_in_order(void **state)
 	trio_close(&trio);
 }
 
+/* R-S5: what a later leader has decided at a member is no acceptance of what this one has there. */
+static void a_leader_that_finds_later_decisions_ends(void **state)
+{
+	static struct trio trio;
+	struct smr_link *link;
+	struct hf_smr *smr;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, 8, 0);
+	smr = trio_leader(&trio)->smr;
+	link = smr->here[0];
+	link->stage = SMR_STAGE_NONE;
+	link->commit = smr->tail + 1;
+	smr_take_in_begin(link);
+	assert_int_equal(link->stage, SMR_STAGE_NONE);
+	assert_string_equal(smr->abort_why, "a member has entries that a later leader has decided");
+	trio_close(&trio);
+}
+
 static struct hf_smr *flushed;
 static unsigned flushes;
 
@@ -759,6 +780,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_stepped_out_does_not_count),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
+		cmocka_unit_test(a_leader_that_finds_later_decisions_ends),
 		cmocka_unit_test(an_answer_may_propose_and_flush),
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
