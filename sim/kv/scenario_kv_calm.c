@@ -23,7 +23,8 @@
 #define BEGIN_NS  (12 * NS_S)
 #define CALM_NS   (100 * NS_MS) /* at least, before the kill */
 #define AFTER_NS  (2 * LEASE_NS)
-#define NOTICE_NS (LEASE_NS / 4) /* silence alone would be noticed after half a lease */
+/* The election of the log comes first where who decided is killed. Silence alone is noticed after half a lease. */
+#define NOTICE_NS (2 * LEASE_NS / 5)
 
 #define LONG_LEASE_NS (1 * NS_S)
 #define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
