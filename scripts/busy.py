@@ -280,7 +280,8 @@ def quiet(service, seconds):
     for load in loads:
         if load.failed:
             print(f"{load.failed} writes through {load.member} failed, the last one: {load.why}", file=sys.stderr)
-    return {"seconds": seconds, "writes": len(took), "failed": sum(load.failed for load in loads), "longest_write_ms": round(max(took, default=0) * 1e3, 1)} | \
+    return {"seconds": seconds, "writes": len(took), "failed": sum(load.failed for load in loads),
+            "longest_write_ms": round(max(took, default=0) * 1e3, 1)} | \
         {name: after[name] - before[name] for name in after}
 
 

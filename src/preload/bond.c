@@ -57,14 +57,14 @@ int bond_configure(struct bond *bond, struct hf_error *error)
 {
 	const char *file = wanted("HOLDFAST_VERBS_CONFIG", NULL), *kind = wanted("HOLDFAST_VERBS_DEVICE", "shm");
 	struct hf_node_config *config = &bond->config;
+	int rc;
 
 	guid_of(bond);
 	if (file != NULL) {
 		bond->configured = true;
-		if (hf_node_config_load(hf_env_host(), file, config, error) != 0)
-			return -1;
-		config->cores = HF_CORES_SHARED; /* as of every program that does not know better */
-		return 0;
+		rc = hf_node_config_load(hf_env_host(), file, config, error);
+		config->cores = HF_CORES_SHARED; /* a program of verbs cannot say whose its cores are */
+		return rc;
 	}
 	*config =
 		(struct hf_node_config){.policy = HF_POLICY_VARUNA, .rail_count = BOND_RAILS, .cores = HF_CORES_SHARED};

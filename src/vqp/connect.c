@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "dev/qp_rules.h"
 #include "vqp/recovery/exchange.h"
 
 #define SAME_REFUSAL_NS  60000000000ull /* a peer's refusal of a service is logged once in this time, */
