@@ -307,6 +307,15 @@ static bool last_has_lease(void)
 	return broker_has_lease(broker_at(BROKERS - 1));
 }
 
+/* The others end, and its lease with them. */
+static void leave_alone(unsigned broker)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != broker)
+			kill_broker(i);
+	world_run_until(&world, world.now_ns + 2 * broker_at(broker)->config.session_ns);
+}
+
 /* Others may have taken records meanwhile that this broker does not know (B9). */
 static void a_broker_without_a_lease_calls_no_offset_out_of_range(void **state)
 {
@@ -315,9 +324,7 @@ static void a_broker_without_a_lease_calls_no_offset_out_of_range(void **state)
 	(void)state;
 	run_until(last_has_lease);
 	assert_int_equal(broker_range_error(last, KAFKA_OFFSET_OUT_OF_RANGE), KAFKA_OFFSET_OUT_OF_RANGE);
-	for (unsigned i = 0; i + 1 < BROKERS; i++)
-		kill_broker(i);
-	world_run_until(&world, world.now_ns + 2 * last->config.session_ns);
+	leave_alone(BROKERS - 1);
 	assert_int_equal(broker_range_error(last, KAFKA_OFFSET_OUT_OF_RANGE), KAFKA_NOT_LEADER_OR_FOLLOWER);
 }
 
@@ -331,9 +338,7 @@ static void a_broker_without_a_lease_is_not_ready_and_names_no_controller(void *
 	run_until(last_has_lease);
 	assert_false(broker_status_wrong(last, reason));
 	assert_int_not_equal(broker_controller(last), -1);
-	for (unsigned i = 0; i + 1 < BROKERS; i++)
-		kill_broker(i);
-	world_run_until(&world, world.now_ns + 2 * last->config.session_ns);
+	leave_alone(BROKERS - 1);
 	assert_true(broker_status_wrong(last, reason));
 	assert_non_null(strstr(reason, "no majority of controller.quorum.voters"));
 	assert_int_equal(broker_controller(last), -1);
@@ -595,10 +600,7 @@ static void a_coordinator_without_a_lease_serves_none(void **state)
 	broker_create_offsets(all.brokers[leading()].broker, NULL);
 	run_until(coordinates);
 	broker = broker_at(sick);
-	for (unsigned i = 0; i < BROKERS; i++)
-		if (i != sick)
-			kill_broker(i);
-	world_run_until(&world, world.now_ns + 2 * broker->config.session_ns);
+	leave_alone(sick);
 	assert_int_equal(groups_check(&broker->groups), KAFKA_NOT_COORDINATOR);
 }
 

@@ -586,20 +586,20 @@ def a_member_has_clients_within_its_descriptors(directory):
 
 def wrong_configurations_are_refused(directory):
     path = pathlib.Path(directory) / "wrong.json"
-    management = '"fabric": "wrong", "management": ["127.0.0.1:0"], "rails": [{"name": "r0", "kind": "shm"}]'
+    node = '"fabric": "wrong", "management": ["127.0.0.1:0"], "rails": [{"name": "r0", "kind": "shm"}]'
     for text, words in (('{"name": "n"}', ["kv"]),
                         ('{"name": "n", "kv": {"members": []}}', ["members"]),
-                        ('{"name": "n", ' + management + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',
+                        ('{"name": "n", ' + node + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',
                          ["not in the list of members"]),
                         ('{"name": "n", "kv": {"missed_mb": 16384, "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
                          ["missed_mb"]),
                         ('{"name": "n", "kv": {"cluster": "sixteen-and-more", "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
                          ["at most 15 bytes"]),
-                        ('{"name": "n", ' + management + ', "kv": {"lease_ms": 30, "members": [{"name": "n", "control": '
+                        ('{"name": "n", ' + node + ', "kv": {"lease_ms": 30, "members": [{"name": "n", "control": '
                          '["127.0.0.1:1"]}]}}', ["lease_ms is 30.0", "falls silent", "above 33.6"]),
-                        ('{"name": "n", ' + management + ', "kv": {"cores": "owned", "suspect_ms": 20, "members": [{"name": "n", "control": '
+                        ('{"name": "n", ' + node + ', "kv": {"cores": "owned", "suspect_ms": 20, "members": [{"name": "n", "control": '
                          '["127.0.0.1:1"]}]}}', ["suspect_ms is 20.0", "above 20.0"]),
-                        ('{"name": "n", ' + management + ', "kv": {"lease_ms": 50, "suspect_ms": 11, "members": [{"name": "n", '
+                        ('{"name": "n", ' + node + ', "kv": {"lease_ms": 50, "suspect_ms": 11, "members": [{"name": "n", '
                          '"control": ["127.0.0.1:1"]}]}}', ["suspect_ms is 11.0", "falls silent", "above 16.8"]),
                         ('{"name": "n", "kv": {"min_members": 9, "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
                          ["min_members"])):

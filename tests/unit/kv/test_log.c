@@ -342,25 +342,32 @@ static void a_torn_end_ends_the_log(void **state)
 	assert_int_equal(seen, 0x7);
 }
 
-/* R-K27: entry 2 is torn, 3 is not; the next life writes a 2 of that length and ends. */
-static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
+/* Entry 2 of a process is torn, 3 is not; the LIFE of the next process has the place and the length of 2. */
+static void replace_torn_entry(struct fixture *f, uint8_t torn[FILE_BYTES_MAX])
 {
-	static uint8_t whole[FILE_BYTES_MAX];
-	struct fixture *f = *state;
 	size_t bytes;
 
 	assert_int_equal(open_log(f), 0);
 	for (uint64_t i = 1; i <= 3; i++)
 		append(f, i, 4);
 	kv_log_close(&f->log);
-	bytes = load(f, 0, whole);
+	bytes = load(f, 0, torn);
 	assert_int_equal(bytes, LOG_HEAD_BYTES + 4 * LOG_UNIT);
-	whole[LOG_HEAD_BYTES + 2 * LOG_UNIT + 5] ^= 1;
-	store(f, 0, whole, bytes);
+	torn[LOG_HEAD_BYTES + 2 * LOG_UNIT + 5] ^= 1;
+	store(f, 0, torn, bytes);
 	lose_the_mark(f);
-	assert_int_equal(open_log(f), 0); /* its LIFE has the place and the length of what was torn */
+	assert_int_equal(open_log(f), 0);
 	assert_int_equal(f->count, 1);
 	kv_log_close(&f->log);
+}
+
+/* R-K27. */
+static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
+{
+	static uint8_t torn[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+
+	replace_torn_entry(f, torn);
 	assert_int_equal(open_log(f), 0);
 	assert_int_equal(f->count, 1);
 	assert_int_equal(f->lives, 2);
@@ -370,23 +377,14 @@ static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
 /* The power went before the disk had noted that what was torn is cut (R-K27). */
 static void what_an_earlier_process_wrote_behind_it_does_not_follow(void **state)
 {
-	static uint8_t before[FILE_BYTES_MAX], after[FILE_BYTES_MAX];
+	static uint8_t torn[FILE_BYTES_MAX], cut[FILE_BYTES_MAX];
 	const size_t last = LOG_HEAD_BYTES + 3 * LOG_UNIT;
 	struct fixture *f = *state;
 
-	assert_int_equal(open_log(f), 0);
-	for (uint64_t i = 1; i <= 3; i++)
-		append(f, i, 4);
-	kv_log_close(&f->log);
-	assert_int_equal(load(f, 0, before), last + LOG_UNIT);
-	before[last - LOG_UNIT + 5] ^= 1;
-	store(f, 0, before, last + LOG_UNIT);
-	lose_the_mark(f);
-	assert_int_equal(open_log(f), 0);
-	kv_log_close(&f->log);
-	assert_int_equal(load(f, 0, after), last);
-	memcpy(after + last, before + last, LOG_UNIT);
-	store(f, 0, after, last + LOG_UNIT);
+	replace_torn_entry(f, torn);
+	assert_int_equal(load(f, 0, cut), last);
+	memcpy(cut + last, torn + last, LOG_UNIT);
+	store(f, 0, cut, last + LOG_UNIT);
 	lose_the_mark(f);
 	assert_int_equal(open_log(f), 0);
 	assert_int_equal(f->count, 1);

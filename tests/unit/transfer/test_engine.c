@@ -174,7 +174,7 @@ static bool rails_come_first(const struct fixture *f)
 	return hf_transfer_resolve(f->a.engine, &request, 0) != HF_TRANSPORT_TCP;
 }
 
-/* Lanes come up in the background, and the first tasks may go over tcp before they do. */
+/* Lanes come up in the background: the first tasks wait for them, and may all go over the one that comes first. */
 static void wait_for_rails(struct fixture *f)
 {
 	struct hf_transfer_counters before;
