@@ -412,6 +412,8 @@ int segment_begin(struct segment *segment, uint32_t capacity, struct hf_error *e
 
 static size_t without_zeros(const uint8_t *at, size_t bytes)
 {
+	if (bytes > 0 && at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0)
+		return 0; /* nearly all pieces, and faster */
 	while (bytes > 0 && at[bytes - 1] == 0)
 		bytes--;
 	return bytes;
