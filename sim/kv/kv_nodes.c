@@ -16,7 +16,7 @@
 #define QP_RETRY_CNT    2
 #define BUDGET_SLACK_NS (100 * NS_MS)
 #define NEVER           UINT64_MAX /* of the values of counters: what no CAS compares with */
-#define REST_NS_MAX     NS_MS
+#define REST_NS_MAX     (4 * NS_MS)
 #define FEW_HOT         4u /* registers, and one counter, where faults are aimed */
 #define FEW_REST_NS     (2 * NS_MS)
 #define HUSH_NS         NS_MS

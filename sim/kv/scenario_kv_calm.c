@@ -31,7 +31,7 @@
 #define STANDS_NS     (40 * NS_MS)  /* at least: another one decides */
 
 #define LATE_NS_MAX (350 * NS_MS) /* of three processes beside four that compute, on two cores */
-#define LATE_FOR_NS (20 * NS_S)
+#define LATE_FOR_NS (10 * NS_S)
 
 #define LEAVES  4u
 #define AWAY_NS (200 * NS_MS) /* at most */
@@ -43,14 +43,14 @@
 #define RETURN_NS  (10 * NS_S)
 #define SOON_NS    (10 * NS_MS)
 
-#define CUTS    8u
+#define CUTS    4u
 #define CUT_NS  (300 * NS_MS) /* three leases, at most */
 #define MEND_NS (300 * NS_MS) /* until the rail carries data again */
 
 #define DEVICE_NS (1 * NS_S)      /* until a replica is there in place of the one that was lost with the device */
 #define RETRY_NS  (20 * LEASE_NS) /* until it is tried again */
 
-#define HANG_NS  (5 * NS_S)                          /* at least */
+#define HANG_NS  (3 * NS_S)                          /* at least */
 #define HANGS_NS (2 * NS_S + 2 * LEASE_NS + MORE_NS) /* without an answered write then, at most */
 
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */

@@ -2,8 +2,8 @@
  *
  *   transfer-slow  one rail has a tenth of the other's speed: it carries less than a fifth of the bytes, and both no
  *                  less than the fast one alone; 2 s after it has become as fast, it carries as much (R-T17)
- *   transfer-flap  a rail's port goes down and up, or its packets are lost now and then, ten times a second for a
- *                  minute: what checkers/trips.h says, and one line a second for each rail at most (T6, R-T13) */
+ *   transfer-flap  a rail's port goes down and up, or its packets are lost now and then, ten times a second for two
+ *                  cooldowns: what checkers/trips.h says, and one line a second for each rail at most (T6, R-T13) */
 #include "sim/transfer/transfer.h"
 
 #include <inttypes.h>
@@ -20,9 +20,10 @@
 #define EVEN_AFTER_NS (2 * NS_S)
 #define EVEN_STEP_NS  (20 * NS_MS)
 #define EVEN_PERCENT  40u /* of the bytes: as much, but for what the other carries meanwhile */
-#define FLAPPING_NS   (60 * NS_S)
+#define COOLDOWN_NS   (10 * NS_S)
+#define FLAPPING_NS   (2 * COOLDOWN_NS)
 #define FLAP_NS       (100 * NS_MS)
-#define FLAP_REST_NS  (20 * NS_MS) /* a minute is long */
+#define FLAP_REST_NS  (20 * NS_MS)
 
 static struct tr *open_world(struct world *world, struct outcome *outcome, struct tr_times *times, bool slow)
 {
@@ -39,7 +40,7 @@ static struct tr *open_world(struct world *world, struct outcome *outcome, struc
 		.block_bytes = 4096,
 		.rail_error_threshold = 3,
 		.rail_error_window_ns = 10 * NS_S,
-		.rail_cooldown_ns = 30 * NS_S};
+		.rail_cooldown_ns = COOLDOWN_NS};
 	tr->line_gap_ns = NS_S;
 	log_set_limit(NS_S);
 	tr->times = times;
@@ -174,7 +175,7 @@ static void run_flap(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_transfer_flap = {
 	.name = "transfer-flap",
-	.what = "bulk transfers over a rail that flaps ten times a second for a minute",
+	.what = "bulk transfers over a rail that flaps ten times a second",
 	.only_when_named = true,
 	.run = run_flap,
 };
