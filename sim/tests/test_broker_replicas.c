@@ -515,6 +515,39 @@ static void a_registration_that_was_not_applied_makes_no_log_whole(void **state)
 	assert_true(has_no_leader());
 }
 
+/* ---- the process before (R-D10) ---- */
+
+static uint64_t joins_after_ns(void)
+{
+	uint64_t begin_ns = world.now_ns;
+
+	run_until(is_open);
+	run_until(has_joined);
+	return world.now_ns - begin_ns;
+}
+
+static void a_process_whose_end_is_proven_is_replaced_at_once(void **state)
+{
+	(void)state;
+	run_until(have_all);
+	returning = leading();
+	process_crash(all.brokers[returning].process);
+	process_start(all.brokers[returning].process);
+	assert_true(joins_after_ns() < broker_at(returning)->config.session_ns / 2);
+}
+
+/* A directory that comes back on another host, or after a loss of power: the process before may have a lease. */
+static void a_process_that_may_live_has_its_session(void **state)
+{
+	(void)state;
+	run_until(have_all);
+	returning = leading();
+	host_stop(&all.brokers[returning].host);
+	host_start(&all.brokers[returning].host);
+	assert_true(joins_after_ns() > broker_at(returning)->config.session_ns * 6 / 8);
+	run_until(have_all);
+}
+
 /* ---- commands that wait ---- */
 
 static unsigned refused;
@@ -645,6 +678,8 @@ int main(void)
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 		REPLICAS_TEST(a_leader_that_has_failed_alone_waits_for_another_replica),
 		REPLICAS_TEST(a_registration_that_was_not_applied_makes_no_log_whole),
+		REPLICAS_TEST(a_process_whose_end_is_proven_is_replaced_at_once),
+		REPLICAS_TEST(a_process_that_may_live_has_its_session),
 		REPLICAS_TEST(commands_of_clients_that_wait_are_limited),
 		REPLICAS_TEST(a_coordinator_without_all_offsets_serves_none),
 		REPLICAS_TEST(a_coordinator_without_a_lease_serves_none),

@@ -210,6 +210,10 @@ static void register_broker(
 		refuse(result, KAFKA_INVALID_REQUEST, "a cluster has at most 7 brokers");
 		return;
 	}
+	if (broker->alive && broker->incarnation != command->incarnation && command->unproven) {
+		refuse(result, KAFKA_DUPLICATE_BROKER_REGISTRATION, "another process of this broker has a session");
+		return;
+	}
 	if (controller->cluster_id[0] == '\0' && command->cluster_id.bytes > 0)
 		copy_text(controller->cluster_id, sizeof(controller->cluster_id), command->cluster_id);
 	else if (controller->cluster_id[0] == '\0')

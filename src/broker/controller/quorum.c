@@ -243,10 +243,23 @@ static void register_anew(struct quorum *quorum)
 	}
 	quorum->owner->fill(quorum->broker, endpoints, &command);
 	command.whole = quorum->whole;
+	command.unproven = quorum->unproven;
 	command.life = log_marks_begin_life(quorum->broker->marks);
 	entry = make_entry(&command);
 	ensure(entry != NULL);
 	list_push_front(&quorum->entries, &entry->node);
+}
+
+/* Its process before may live, and have a lease (R-D10): the command is sent again until that session has ended. */
+static void wait_for_session(struct quorum *quorum)
+{
+	if (!quorum->waits)
+		log_warn("broker: another process of broker %d has a session, and this host has no proof that it has "
+			 "ended; this one joins when that session is over; if both are to run, give this one another "
+			 "node.id",
+			quorum_self(quorum));
+	quorum->waits = true;
+	quorum->sequence++;
 }
 
 static void look_at_self(struct quorum *quorum)
@@ -263,6 +276,7 @@ static void look_at_self(struct quorum *quorum)
 			quorum->broker->controller.cluster_id);
 		quorum->registered = true;
 		quorum->whole = true; /* from here on, while this process lives */
+		quorum->unproven = quorum->waits = false;
 		quorum->owner->joined(quorum->broker);
 		quorum->owner->restored(quorum->broker);
 	}
@@ -291,6 +305,12 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	own = command.sequence > 0 && command.broker == quorum_self(quorum) &&
 	      command.incarnation == quorum->incarnation && command.sequence == quorum->sequence &&
 	      !list_empty(&quorum->entries);
+	if (command.kind == CONTROLLER_REGISTER_BROKER && result.error == KAFKA_NONE)
+		quorum_sessions_begin(quorum, command.broker);
+	if (own && result.error == KAFKA_DUPLICATE_BROKER_REGISTRATION) {
+		wait_for_session(quorum);
+		own = false;
+	}
 	if (own && command.kind == CONTROLLER_REGISTER_BROKER && result.error != KAFKA_NONE && !quorum->refused) {
 		quorum->refused = true;
 		log_error("broker: the controller refuses broker %d: %s", quorum_self(quorum),
@@ -533,13 +553,14 @@ static void peer_died(struct hf_peer *peer, void *context)
 	hf_loop_set_timer(quorum->broker->loop, &quorum->timer, hf_loop_now_ns(quorum->broker->loop));
 }
 
-int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
+int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole, bool ended,
 	struct hf_error *error)
 {
 	static const struct hf_channel_events events = {.message = heard};
 	int rc;
 
-	*quorum = (struct quorum){.broker = broker, .owner = owner, .timer = {.fire = due}, .whole = whole};
+	*quorum = (struct quorum){
+		.broker = broker, .owner = owner, .timer = {.fire = due}, .whole = whole, .unproven = !ended};
 	list_init(&quorum->entries);
 	snprintf(quorum->directory, sizeof(quorum->directory), "%s/controller", broker->config.log_dirs);
 	rc = hf_channel_register(broker->node, CHANNEL, &events, quorum, &quorum->channel, error);

@@ -54,6 +54,7 @@ struct quorum {
 	int64_t incarnation;
 	int32_t sequence;
 	bool registered, whole;  /* whole: the logs have everything that they had (R-B22) */
+	bool unproven, waits;    /* the process before may live; its session is waited for (R-D10) */
 	bool refused;            /* the cluster does not take this broker */
 	struct list entries;     /* commands of this broker; the first is under way */
 	uint64_t sent_ns;        /* when it was sent; 0: not yet */
@@ -71,7 +72,8 @@ struct quorum {
 	size_t restored_bytes, restored_room;
 };
 
-int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
+/* `ended`: the process before has ended, which its lock and its marks prove (R-D10). */
+int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole, bool ended,
 	struct hf_error *error);
 void quorum_close(struct quorum *quorum); /* proposals are dropped without a word */
 

@@ -69,14 +69,25 @@ void quorum_sessions_confirm(struct quorum *quorum)
 	memset(quorum->asked, 0, sizeof(quorum->asked));
 }
 
-void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message)
+void quorum_sessions_begin(struct quorum *quorum, int32_t broker)
 {
-	int place = quorum_place(quorum, message->broker);
+	int place = quorum_place(quorum, broker);
 
-	if (place < 0 || !quorum->leads)
+	if (place < 0)
 		return;
 	quorum->heard_ns[place] = hf_loop_attended_ns(quorum->broker->loop);
 	quorum->heard_boot_ns[place] = hf_env_boot_ns(quorum->broker->env);
+}
+
+void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message)
+{
+	const struct controller_broker *broker = controller_broker(&quorum->broker->controller, message->broker);
+	int place = quorum_place(quorum, message->broker);
+
+	if (place < 0 || !quorum->leads ||
+		(broker != NULL && broker->alive && broker->incarnation != message->incarnation))
+		return;
+	quorum_sessions_begin(quorum, message->broker);
 	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
 	quorum_sessions_confirm(quorum);
 }

@@ -9,7 +9,10 @@ enum quorum_kind { QUORUM_HEARTBEAT, QUORUM_LEASE, QUORUM_COMMAND };
 
 /* ---- by quorum_sessions.c ---- */
 
-/* At the leader: a broker requests its lease. */
+/* A broker has registered: its session begins. */
+void quorum_sessions_begin(struct quorum *quorum, int32_t broker);
+/* At the leader: a broker requests its lease. Another incarnation than the registered one has none, and its heartbeat
+ * is no sign of life of that one. */
 void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message);
 /* At the leader: begins a read for the received heartbeats, unless one is in progress. Their senders get a lease once
  * the read confirms that this is still the leader. */

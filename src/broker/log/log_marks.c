@@ -329,6 +329,17 @@ bool log_marks_prove_all(const struct log_marks *marks)
 	return some;
 }
 
+bool log_marks_prove_end(const struct log_marks *marks)
+{
+	for (uint32_t i = 0; marks != NULL && i < marks->piece_count * PIECE_SLOTS; i++) {
+		const struct record *record = record_at(marks, i);
+
+		if (record != NULL && is_of_directory(record))
+			return is_same_boot(marks, record);
+	}
+	return false;
+}
+
 bool log_marks_are_empty(const struct log_marks *marks)
 {
 	for (uint32_t i = 0; i < marks->piece_count * PIECE_SLOTS; i++)

@@ -12,7 +12,7 @@
 static struct topic_config defaults;
 static struct controller controller;
 static struct controller_result result;
-static bool unclean, flushes; /* what brokers register with */
+static bool unclean, flushes, unproven; /* what brokers register with */
 static int64_t life;
 
 static struct codec_string text(const char *at)
@@ -38,7 +38,8 @@ static enum kafka_error registers_with(int32_t broker, int64_t incarnation, bool
 		.endpoints = {&endpoint, 1},
 		.unclean_election = unclean,
 		.flushes_each = flushes,
-		.life = life};
+		.life = life,
+		.unproven = unproven};
 
 	return apply(&command);
 }
@@ -74,7 +75,7 @@ static int set_up(void **state)
 	struct kafka_controller_command command = creation("t", 3, 3);
 
 	(void)state;
-	unclean = flushes = false;
+	unclean = flushes = unproven = false;
 	life = 0;
 	topic_config_default(&defaults);
 	controller_init(&controller, &defaults);
@@ -118,6 +119,20 @@ static void a_session_that_ends_moves_leaders(void **state)
 	/* Of a partition that it did not lead the epoch stays. */
 	assert_int_equal(controller_find(&controller, text("t"))->at[1].leader_epoch, 0);
 	assert_int_equal(controller_find(&controller, text("t"))->at[1].epoch, 1);
+}
+
+/* It has a lease, perhaps (R-D10). */
+static void a_process_that_may_live_is_not_replaced(void **state)
+{
+	(void)state;
+	unproven = true;
+	assert_int_equal(registers(1, 11, true), KAFKA_DUPLICATE_BROKER_REGISTRATION);
+	assert_int_equal(controller_broker(&controller, 1)->incarnation, 10);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(partition()->epoch, 0);
+	assert_int_equal(ends(1, 10), KAFKA_NONE);
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_int_equal(controller_broker(&controller, 1)->incarnation, 11);
 }
 
 static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **state)
@@ -601,6 +616,7 @@ int main(void)
 #define BROKERS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		BROKERS_TEST(partitions_are_spread),
 		BROKERS_TEST(a_session_that_ends_moves_leaders),
+		BROKERS_TEST(a_process_that_may_live_is_not_replaced),
 		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
 		BROKERS_TEST(a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it),
 		BROKERS_TEST(a_last_member_that_returns_with_nothing_is_the_last_choice),

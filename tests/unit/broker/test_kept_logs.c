@@ -123,18 +123,22 @@ static void logs_whose_marks_are_gone_are_not_whole(void **state)
 	assert_false(kept_logs_are_proven(hf_env_host(), directory, NULL));
 }
 
-/* It may have been one that a loss of power has torn: another inode has no proof. */
+/* It may have been one that a loss of power has torn: another inode has no proof, and its lock proves no end. */
 static void marks_of_a_copy_prove_nothing(void **state)
 {
 	char command[400];
 
 	(void)state;
+	assert_true(are_proven_again());
+	assert_true(log_marks_prove_end(marks));
 	log_marks_close(marks);
 	snprintf(command, sizeof(command), "cp %s/synced %s/other && mv %s/other %s/synced", directory, directory,
 		directory, directory);
 	assert_int_equal(system(command), 0);
 	open_marks();
+	assert_false(log_marks_prove_end(marks));
 	assert_false(are_proven_again());
+	assert_false(log_marks_prove_end(NULL));
 }
 
 /* Memory may lack what the disk refused, also after the next start; a sync of everything ends that. */
