@@ -90,96 +90,87 @@ static uint64_t count_offline_here(const struct broker *broker)
 	return offline;
 }
 
-static uint64_t count_connections(const struct broker *broker)
-{
-	return broker->connection_count;
-}
-
 static uint64_t count_under_replicated(const struct broker *broker)
 {
 	return broker->replication.broker == NULL ? 0 : replication_under_replicated(&broker->replication);
 }
 
-static uint64_t leads_controller(const struct broker *broker)
-{
-	return broker->journal != NULL || broker->quorum.leads;
-}
-
-static uint64_t count_grants(const struct broker *broker)
-{
-	return broker->rdma == NULL ? 0 : broker->rdma->grants;
-}
-
-#define COUNTER(name, member)                                                                                          \
-	static uint64_t name(const struct broker *broker)                                                              \
-	{                                                                                                              \
-		return broker->replication.counters.member;                                                            \
-	}
-COUNTER(count_elections, led)
-COUNTER(count_truncations, truncations)
-COUNTER(count_pushed_bytes, pushed_bytes)
-COUNTER(count_isr_shrinks, isr_shrinks)
-
-static const struct {
-	const char *name, *help;
-	enum hf_metric_kind kind;
-	uint64_t (*value)(const struct broker *broker);
-} metrics[STATUS_METRICS] = {
-	{"holdfast_broker_partitions_led", "Partitions that this broker leads.", HF_METRIC_GAUGE, count_led},
-	{"holdfast_broker_partitions_offline", "Partitions of the cluster without a leader.", HF_METRIC_GAUGE,
-		count_offline},
-	{"holdfast_broker_partitions_under_replicated",
-		"Partitions that this broker leads and of which a replica is not in sync.", HF_METRIC_GAUGE,
-		count_under_replicated},
-	{"holdfast_broker_logs_failed", "Logs of this broker that take no records: the disk is full, or refused.",
-		HF_METRIC_GAUGE, count_failed},
-	{"holdfast_broker_logs_damaged", "Logs of this broker that are damaged, and are not served.", HF_METRIC_GAUGE,
-		count_damaged},
-	{"holdfast_broker_logs_missing", "Logs of this broker that could not be opened.", HF_METRIC_GAUGE,
-		count_missing},
-	{"holdfast_broker_connections", "Connections of clients.", HF_METRIC_GAUGE, count_connections},
-	{"holdfast_broker_controller", "Whether this broker leads the controller.", HF_METRIC_GAUGE, leads_controller},
-	{"holdfast_broker_grants_total", "Grants of partitions to producers over RDMA.", HF_METRIC_COUNTER,
-		count_grants},
-	{"holdfast_broker_elections_total", "How often this broker began to lead a partition.", HF_METRIC_COUNTER,
-		count_elections},
-	{"holdfast_broker_truncations_total", "Logs that were cut where a later leader has another history.",
-		HF_METRIC_COUNTER, count_truncations},
-	{"holdfast_broker_replicated_bytes_total", "Bytes written into the logs of followers.", HF_METRIC_COUNTER,
-		count_pushed_bytes},
-	{"holdfast_broker_isr_shrinks_total", "Replicas that left an isr because they were behind.", HF_METRIC_COUNTER,
-		count_isr_shrinks},
+enum {
+	PARTITIONS_LED,
+	PARTITIONS_OFFLINE,
+	PARTITIONS_UNDER_REPLICATED,
+	LOGS_FAILED,
+	LOGS_DAMAGED,
+	LOGS_MISSING,
+	CONNECTIONS,
+	CONTROLLER,
+	GRANTS,
+	ELECTIONS,
+	TRUNCATIONS,
+	REPLICATED_BYTES,
+	ISR_SHRINKS,
+	ROWS,
 };
+
+static const struct service_metric rows[ROWS] = {
+	[PARTITIONS_LED] = {"holdfast_broker_partitions_led", "Partitions that this broker leads.", HF_METRIC_GAUGE},
+	[PARTITIONS_OFFLINE] = {"holdfast_broker_partitions_offline", "Partitions of the cluster without a leader.",
+		HF_METRIC_GAUGE},
+	[PARTITIONS_UNDER_REPLICATED] = {"holdfast_broker_partitions_under_replicated",
+		"Partitions that this broker leads and of which a replica is not in sync.", HF_METRIC_GAUGE},
+	[LOGS_FAILED] = {"holdfast_broker_logs_failed",
+		"Logs of this broker that take no records: the disk is full, or refused.", HF_METRIC_GAUGE},
+	[LOGS_DAMAGED] = {"holdfast_broker_logs_damaged", "Logs of this broker that are damaged, and are not served.",
+		HF_METRIC_GAUGE},
+	[LOGS_MISSING] = {"holdfast_broker_logs_missing", "Logs of this broker that could not be opened.",
+		HF_METRIC_GAUGE},
+	[CONNECTIONS] = {"holdfast_broker_connections", "Connections of clients.", HF_METRIC_GAUGE},
+	[CONTROLLER] = {"holdfast_broker_controller", "Whether this broker leads the controller.", HF_METRIC_GAUGE},
+	[GRANTS] = {"holdfast_broker_grants_total", "Grants of partitions to producers over RDMA.", HF_METRIC_COUNTER},
+	[ELECTIONS] = {"holdfast_broker_elections_total", "How often this broker began to lead a partition.",
+		HF_METRIC_COUNTER},
+	[TRUNCATIONS] = {"holdfast_broker_truncations_total",
+		"Logs that were cut where a later leader has another history.", HF_METRIC_COUNTER},
+	[REPLICATED_BYTES] = {"holdfast_broker_replicated_bytes_total", "Bytes written into the logs of followers.",
+		HF_METRIC_COUNTER},
+	[ISR_SHRINKS] = {"holdfast_broker_isr_shrinks_total", "Replicas that left an isr because they were behind.",
+		HF_METRIC_COUNTER},
+};
+
+static void sample(const void *service, uint64_t *values)
+{
+	const struct broker *broker = service;
+
+	values[PARTITIONS_LED] = count_led(broker);
+	values[PARTITIONS_OFFLINE] = count_offline(broker);
+	values[PARTITIONS_UNDER_REPLICATED] = count_under_replicated(broker);
+	values[LOGS_FAILED] = count_failed(broker);
+	values[LOGS_DAMAGED] = count_damaged(broker);
+	values[LOGS_MISSING] = count_missing(broker);
+	values[CONNECTIONS] = broker->connection_count;
+	values[CONTROLLER] = broker->journal != NULL || broker->quorum.leads;
+	values[GRANTS] = broker->rdma == NULL ? 0 : broker->rdma->grants;
+	values[ELECTIONS] = broker->replication.counters.led;
+	values[TRUNCATIONS] = broker->replication.counters.truncations;
+	values[REPLICATED_BYTES] = broker->replication.counters.pushed_bytes;
+	values[ISR_SHRINKS] = broker->replication.counters.isr_shrinks;
+}
 
 static void update(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct broker_status *status = container_of(timer, struct broker_status, timer);
 
-	for (unsigned i = 0; i < STATUS_METRICS; i++) {
-		uint64_t value = metrics[i].value(status->broker);
-
-		if (metrics[i].kind == HF_METRIC_GAUGE)
-			hf_metric_set(status->metrics[i], (int64_t)value);
-		else
-			hf_metric_add(status->metrics[i], value - status->told[i]);
-		status->told[i] = value;
-	}
+	service_metrics_sample(&status->metrics);
 	hf_loop_set_timer(status->broker->loop, timer, now_ns + UPDATE_NS);
 }
 
-static void register_metrics(struct broker_status *status)
+static void open_metrics(struct broker_status *status)
 {
-	char node[HF_METRIC_LABEL_BYTES];
+	char id[HF_METRIC_LABEL_BYTES];
 
-	snprintf(node, sizeof(node), "%d", status->broker->config.node_id);
-	for (unsigned i = 0; i < STATUS_METRICS; i++) {
-		struct hf_metric_info info = {.name = metrics[i].name,
-			.help = metrics[i].help,
-			.kind = metrics[i].kind,
-			.labels = {{"broker", node}}};
-
-		status->metrics[i] = hf_metric_register(&info);
-	}
+	snprintf(id, sizeof(id), "%d", status->broker->config.node_id);
+	service_metrics_open(
+		&status->metrics, rows, ROWS, (struct hf_metric_label){"broker", id}, sample, status->broker);
 }
 
 /* ---- the page ---- */
@@ -231,6 +222,7 @@ static json_t *describe(const struct broker_status *status)
 	const struct broker *broker = status->broker;
 	const struct controller *controller = &broker->controller;
 	json_t *brokers = json_array(), *partitions = json_array(), *counts = json_object();
+	uint64_t values[ROWS];
 
 	for (unsigned i = 0; i < controller->broker_count; i++)
 		json_array_append_new(brokers, json_pack("{s:i, s:b}", "id", controller->brokers[i].id, "alive",
@@ -238,9 +230,10 @@ static json_t *describe(const struct broker_status *status)
 	for (unsigned i = 0; i < controller->topic_count; i++)
 		for (int32_t k = 0; k < controller->topics[i]->partitions; k++)
 			json_array_append_new(partitions, describe_partition(broker, controller->topics[i], k));
-	for (unsigned i = 0; i < STATUS_METRICS; i++)
-		json_object_set_new(counts, metrics[i].name + strlen("holdfast_broker_"),
-			json_integer((json_int_t)metrics[i].value(broker)));
+	sample(broker, values);
+	for (unsigned i = 0; i < ROWS; i++)
+		json_object_set_new(
+			counts, rows[i].name + strlen("holdfast_broker_"), json_integer((json_int_t)values[i]));
 	return json_pack("{s:i, s:s, s:b, s:b, s:I, s:i, s:o, s:o, s:o}", "id", broker->config.node_id, "cluster",
 		controller->cluster_id, "member", (int)broker_is_member(broker), "lease", (int)broker_has_lease(broker),
 		"lease_over_ms", lease_over_ms(broker), "controller", broker_controller(broker), "brokers", brokers,
@@ -314,7 +307,7 @@ int broker_status_open(struct broker_status *status, struct broker *broker, stru
 	int rc = 0;
 
 	*status = (struct broker_status){.broker = broker, .timer = {.fire = update, .quiet = true}};
-	register_metrics(status);
+	open_metrics(status);
 	update(&status->timer, hf_loop_now_ns(broker->loop));
 	for (; http != NULL && status->pages < sizeof(pages) / sizeof(*pages) && rc == 0; status->pages += rc == 0)
 		rc = http_route(http, pages[status->pages].path, pages[status->pages].handler, status);
@@ -330,7 +323,6 @@ void broker_status_close(struct broker_status *status)
 	hf_loop_cancel_timer(status->broker->loop, &status->timer);
 	while (status->pages > 0)
 		http_unroute(status->broker->node->status.http, pages[--status->pages].path);
-	for (unsigned i = 0; i < STATUS_METRICS; i++)
-		hf_metric_hide(status->metrics[i]);
+	service_metrics_close(&status->metrics);
 	*status = (struct broker_status){0};
 }

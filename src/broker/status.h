@@ -5,9 +5,9 @@
 #define HOLDFAST_BROKER_STATUS_H
 
 #include <holdfast/loop.h>
-#include <holdfast/metrics.h>
 
-#define STATUS_METRICS      13u
+#include "node/service_metrics.h"
+
 #define BROKER_REASON_BYTES 160
 
 struct broker;
@@ -15,9 +15,8 @@ struct broker;
 struct broker_status {
 	struct broker *broker; /* NULL: not open */
 	struct hf_timer timer;
-	struct hf_metric *metrics[STATUS_METRICS];
-	uint64_t told[STATUS_METRICS]; /* of counters: what was added so far */
-	unsigned pages;                /* that the HTTP server has */
+	struct service_metrics metrics;
+	unsigned pages; /* that the HTTP server has */
 };
 
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error);

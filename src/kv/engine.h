@@ -36,6 +36,7 @@
 #include "kv/store.h"
 #include "kv/told.h"
 #include "kv/wire.h"
+#include "node/service_metrics.h"
 
 struct clients;
 
@@ -53,7 +54,7 @@ struct op {
 	struct hf_kv_flow *flow;
 	enum op_state state;
 	struct list in_flow, in_key, in_age; /* of the flow, of the busy key, of all by their deadlines */
-	uint64_t deadline_ns;
+	uint64_t posted_ns, deadline_ns;
 	struct busy *key; /* OP_BEGUN: its write is in flight */
 	uint8_t *saved;   /* the value before a write that returns it */
 };
@@ -129,6 +130,8 @@ struct hf_kv {
 	struct hf_kv_status counters;
 	bool attached;
 	unsigned page_count; /* of those in status.c that are served */
+	struct service_metrics metrics;
+	struct hf_metric *read_latency, *write_latency;
 };
 
 /* ---- busy.c ---- */

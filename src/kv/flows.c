@@ -62,7 +62,8 @@ static void set_ready(struct hf_kv_flow *flow)
 
 void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result)
 {
-	(void)kv;
+	hf_metric_observe(change_is_read(op->user) ? kv->read_latency : kv->write_latency,
+		hf_loop_now_ns(kv->loop) - op->posted_ns);
 	op->user->result = result;
 	list_remove(&op->in_key);
 	list_remove(&op->in_age);
@@ -333,6 +334,7 @@ void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *user)
 	list_init(&op->in_key);
 	list_init(&op->in_age);
 	list_push_back(&flow->ops, &op->in_flow);
+	op->posted_ns = hf_loop_now_ns(kv->loop);
 	set_deadline(kv, op);
 	if (user->value_bytes > HF_KV_VALUE_BYTES_MAX)
 		kv_flows_finish(kv, op, HF_KV_TOO_LARGE);

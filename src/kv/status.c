@@ -1,4 +1,4 @@
-/* What operators see of a store: hf_kv_status; /kv.json and /ready of the node's HTTP server. */
+/* What operators see of a store: hf_kv_status; /kv.json and /ready of the node's HTTP server; metrics. */
 #include <jansson.h>
 #include <string.h>
 
@@ -106,6 +106,117 @@ static void ready(const struct http_request *request, struct http_answer *answer
 	http_answer_ready(answer, kv->node->config.name, kv_commands_refusal(kv));
 }
 
+/* ---- metrics ---- */
+
+enum {
+	SERVING,
+	DECIDES,
+	RECOVERING,
+	EPOCH,
+	MEMBERS_LIVE,
+	LEASE_LEFT,
+	RECORDS,
+	KEYS,
+	STORE_USED,
+	STORE_BYTES,
+	CLIENTS,
+	CLIENTS_REFUSED,
+	CLIENTS_EVICTED,
+	COMMANDS,
+	READS,
+	WRITES,
+	REPLAYS,
+	RESTARTS,
+	EXCLUSIONS,
+	RETURNS_COPIED,
+	RETURNS_HEALED,
+	PURGED,
+	ROWS,
+};
+
+static const struct service_metric rows[ROWS] = {
+	[SERVING] = {"holdfast_kv_serving", "Whether this member serves clients.", HF_METRIC_GAUGE},
+	[DECIDES] = {"holdfast_kv_decides", "Whether this member leads the membership log.", HF_METRIC_GAUGE},
+	[RECOVERING] = {"holdfast_kv_recovering", "Whether this member receives records that it lacks.",
+		HF_METRIC_GAUGE},
+	[EPOCH] = {"holdfast_kv_epoch", "The epoch of the list of members.", HF_METRIC_GAUGE},
+	[MEMBERS_LIVE] = {"holdfast_kv_members_live", "Members whose acknowledgement a write needs.", HF_METRIC_GAUGE},
+	[LEASE_LEFT] = {"holdfast_kv_lease_left_ms", "The rest of this member's lease.", HF_METRIC_GAUGE},
+	[RECORDS] = {"holdfast_kv_records", "Records, deleted ones included.", HF_METRIC_GAUGE},
+	[KEYS] = {"holdfast_kv_keys", "Keys that have a value.", HF_METRIC_GAUGE},
+	[STORE_USED] = {"holdfast_kv_store_used_bytes", "Memory of the store that has records.", HF_METRIC_GAUGE},
+	[STORE_BYTES] = {"holdfast_kv_store_bytes", "Memory that the store may use.", HF_METRIC_GAUGE},
+	[CLIENTS] = {"holdfast_kv_clients", "Connections of clients.", HF_METRIC_GAUGE},
+	[CLIENTS_REFUSED] = {"holdfast_kv_clients_refused_total", "Connections beyond the limit of clients.",
+		HF_METRIC_COUNTER},
+	[CLIENTS_EVICTED] = {"holdfast_kv_clients_evicted_total",
+		"Clients that were closed because the buffers of all were full.", HF_METRIC_COUNTER},
+	[COMMANDS] = {"holdfast_kv_commands_total", "Commands of clients.", HF_METRIC_COUNTER},
+	[READS] = {"holdfast_kv_reads_total", "Reads of records.", HF_METRIC_COUNTER},
+	[WRITES] = {"holdfast_kv_writes_total", "Writes that this member began.", HF_METRIC_COUNTER},
+	[REPLAYS] = {"holdfast_kv_replays_total", "Writes of others that this member completed.", HF_METRIC_COUNTER},
+	[RESTARTS] = {"holdfast_kv_rmw_restarts_total", "Read-modify-writes that began anew behind another write.",
+		HF_METRIC_COUNTER},
+	[EXCLUSIONS] = {"holdfast_kv_exclusions_total", "How often this member was excluded.", HF_METRIC_COUNTER},
+	[RETURNS_COPIED] = {"holdfast_kv_returns_copied_total", "How often it returned by a copy of all records.",
+		HF_METRIC_COUNTER},
+	[RETURNS_HEALED] = {"holdfast_kv_returns_healed_total", "How often it returned by the updates that it missed.",
+		HF_METRIC_COUNTER},
+	[PURGED] = {"holdfast_kv_purged_total", "Deleted records that were removed.", HF_METRIC_COUNTER},
+};
+
+static void sample(const void *service, uint64_t *values)
+{
+	const struct hf_kv *kv = service;
+	struct clients_counts clients = {0};
+	struct hf_kv_status status;
+
+	hf_kv_status(kv, &status);
+	if (kv->clients != NULL)
+		clients = kv_clients_count(kv->clients);
+	values[SERVING] = status.serving;
+	values[DECIDES] = status.decides;
+	values[RECOVERING] = status.recovering;
+	values[EPOCH] = status.epoch;
+	values[MEMBERS_LIVE] = (uint64_t)__builtin_popcount(status.live);
+	values[LEASE_LEFT] = status.lease_left_ns / 1000000;
+	values[RECORDS] = status.records;
+	values[KEYS] = status.keys;
+	values[STORE_USED] = status.store_used_bytes;
+	values[STORE_BYTES] = status.store_bytes;
+	values[CLIENTS] = clients.now;
+	values[CLIENTS_REFUSED] = clients.refused;
+	values[CLIENTS_EVICTED] = clients.evicted;
+	values[COMMANDS] = clients.commands;
+	values[READS] = status.reads;
+	values[WRITES] = status.writes;
+	values[REPLAYS] = status.replays;
+	values[RESTARTS] = status.refusals;
+	values[EXCLUSIONS] = status.excluded;
+	values[RETURNS_COPIED] = status.copied;
+	values[RETURNS_HEALED] = status.healed;
+	values[PURGED] = status.purged;
+}
+
+static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
+{
+	return service_metrics_latency("holdfast_kv_operation_seconds",
+		"From the arrival of an operation until its reply is known.", label,
+		(struct hf_metric_label){"kind", kind});
+}
+
+static void open_metrics(struct hf_kv *kv)
+{
+	struct hf_metric_label label = {"node", kv->node->config.name};
+
+	service_metrics_open(&kv->metrics, rows, ROWS, label, sample, kv);
+	node_status_service(kv->node, &kv->metrics);
+	kv->read_latency = open_latency(label, "read");
+	kv->write_latency = open_latency(label, "write");
+}
+
+/* ---- opening ---- */
+
 static const struct {
 	const char *path;
 	http_handler *handler;
@@ -116,6 +227,7 @@ int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 	struct http_server *http = kv->node->status.http;
 	int rc = 0;
 
+	open_metrics(kv);
 	for (; http != NULL && kv->page_count < sizeof(pages) / sizeof(*pages) && rc == 0; kv->page_count += rc == 0)
 		rc = http_route(http, pages[kv->page_count].path, pages[kv->page_count].handler, kv);
 	return rc == 0 ? 0
@@ -125,6 +237,7 @@ int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 
 void kv_status_close(struct hf_kv *kv)
 {
+	service_metrics_close(&kv->metrics);
 	while (kv->page_count > 0)
 		http_unroute(kv->node->status.http, pages[--kv->page_count].path);
 }

@@ -32,7 +32,18 @@ void node_status_peers(struct hf_node *node)
 		hf_metric_set(node->status.peers, peers_up(node));
 }
 
+void node_status_service(struct hf_node *node, struct service_metrics *metrics)
+{
+	list_push_back(&node->status.services, &metrics->node);
+}
+
 /* ---- pages ---- */
+
+static void sample_services(struct hf_node *node)
+{
+	list_for_each (at, &node->status.services)
+		service_metrics_sample(container_of(at, struct service_metrics, node));
+}
 
 static void index_page(const struct http_request *request, struct http_answer *answer, void *context)
 {
@@ -45,14 +56,16 @@ static void index_page(const struct http_request *request, struct http_answer *a
 
 static void metrics_page(const struct http_request *request, struct http_answer *answer, void *context)
 {
-	(void)request, (void)context;
+	(void)request;
+	sample_services(context);
 	answer->type = "text/plain; version=0.0.4; charset=utf-8";
 	answer->body = hf_metrics_prometheus();
 }
 
 static void metrics_json_page(const struct http_request *request, struct http_answer *answer, void *context)
 {
-	(void)request, (void)context;
+	(void)request;
+	sample_services(context);
 	answer->type = JSON_TYPE;
 	answer->body = hf_metrics_json();
 }
@@ -107,6 +120,7 @@ int node_status_open(struct hf_node *node, struct hf_error *error)
 	struct hf_addr address;
 	int rc;
 
+	list_init(&node->status.services);
 	register_metrics(node);
 	if (node->config.http.sa.sa_family == AF_UNSPEC)
 		return 0;

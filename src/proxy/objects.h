@@ -5,6 +5,7 @@
 #include <holdfast/channel.h>
 
 #include "base/log.h"
+#include "node/service_metrics.h"
 #include "proxy/deadlines.h"
 #include "proxy/protocol.h"
 #include "proxy/proxy.h"
@@ -57,6 +58,8 @@ struct proxy {
 	struct log_limit full_log, evicted_log, http_log;
 	/* runs */
 	struct list crowded, held_reads, stranded, sent;
+	struct service_metrics metrics;
+	struct hf_metric *read_latency, *write_latency; /* of runs */
 	struct hf_timer retry;
 	uint64_t next_run;
 	struct hf_channel *channel;
@@ -111,8 +114,9 @@ bool proxy_take_held(struct proxy *proxy, const struct stream_key *entry);
 int proxy_client_listen(struct proxy *proxy, struct hf_error *error);
 void proxy_client_close_all(struct proxy *proxy);
 
-/* status.c: a page of the node's HTTP server, which must not be called once the proxy is closed */
+/* status.c: pages of the node's HTTP server, which must not be called once the proxy is closed, and metrics */
 int proxy_status_open(struct proxy *proxy, struct hf_error *error);
+void proxy_status_close(struct proxy *proxy);
 
 /* forward.c */
 int proxy_forward_open(struct proxy *proxy, struct hf_error *error);

@@ -267,6 +267,7 @@ void proxy_close(struct proxy *proxy)
 	if (proxy == NULL)
 		return;
 	proxy->closing = true;
+	proxy_status_close(proxy);
 	proxy_apply_close(proxy);
 	hf_loop_cancel_timer(proxy->loop, &proxy->due);
 	hf_smr_stop(proxy->smr);

@@ -14,6 +14,15 @@ static void strand(struct run *run)
 	hf_loop_set_timer(proxy->loop, &proxy->retry, hf_loop_now_ns(proxy->loop) + RETRY_NS);
 }
 
+static void end(struct run *run)
+{
+	struct proxy *proxy = run->proxy;
+
+	hf_metric_observe(proxy_run_writes(run) ? proxy->write_latency : proxy->read_latency,
+		hf_loop_now_ns(proxy->loop) - run->since_ns);
+	run->routed(run);
+}
+
 static void settle(struct run *run, enum run_status status)
 {
 	run->status = status;
@@ -22,7 +31,7 @@ static void settle(struct run *run, enum run_status status)
 	if (status == RUN_NOT_LEADER || status == RUN_UNKNOWN)
 		strand(run);
 	else
-		run->routed(run);
+		end(run);
 }
 
 static void led_here(struct run *run)
@@ -71,7 +80,7 @@ void proxy_route_again(struct proxy *proxy)
 			continue;
 		}
 		run->status = run->doubt ? RUN_UNKNOWN : RUN_NOT_LEADER;
-		run->routed(run);
+		end(run);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* Pages of the node's HTTP server. /smr.json: the replica, its members and the last changes of leader; /ready: whether
- * clients are served. */
+ * clients are served; metrics. */
 #include <jansson.h>
 
 #include "node/node.h"
@@ -81,11 +81,105 @@ static void ready(const struct http_request *request, struct http_answer *answer
 	http_answer_ready(answer, proxy->node->config.name, why_not_ready(proxy));
 }
 
+/* ---- metrics ---- */
+
+enum {
+	LEADS,
+	NUMBER,
+	MEMBERS_ALIVE,
+	COMMIT,
+	LAG,
+	CLIENTS,
+	CLIENTS_TOTAL,
+	CLIENTS_EVICTED,
+	COMMANDS,
+	DEADLINES,
+	SERVER_WAITING,
+	DECIDED,
+	ABORTED,
+	UNKNOWN,
+	READS,
+	ROWS,
+};
+
+static const struct service_metric rows[ROWS] = {
+	[LEADS] = {"holdfast_proxy_leads", "Whether this member leads the log.", HF_METRIC_GAUGE},
+	[NUMBER] = {"holdfast_proxy_proposal_number", "The proposal number of this leader; 0 at others.",
+		HF_METRIC_GAUGE},
+	[MEMBERS_ALIVE] = {"holdfast_proxy_members_alive", "Voters that this member sees alive.", HF_METRIC_GAUGE},
+	[COMMIT] = {"holdfast_proxy_commit", "The place in the log up to which entries are decided.", HF_METRIC_GAUGE},
+	[LAG] = {"holdfast_proxy_lag", "Decided entries that this member has not applied.", HF_METRIC_GAUGE},
+	[CLIENTS] = {"holdfast_proxy_clients", "Connections of clients.", HF_METRIC_GAUGE},
+	[CLIENTS_TOTAL] = {"holdfast_proxy_clients_total", "Connections that were accepted.", HF_METRIC_COUNTER},
+	[CLIENTS_EVICTED] = {"holdfast_proxy_clients_evicted_total",
+		"Clients that were closed because the buffers of all were full.", HF_METRIC_COUNTER},
+	[COMMANDS] = {"holdfast_proxy_commands_total", "Commands of clients that were answered.", HF_METRIC_COUNTER},
+	[DEADLINES] = {"holdfast_proxy_keys_with_deadline", "Keys that expire.", HF_METRIC_GAUGE},
+	[SERVER_WAITING] = {"holdfast_proxy_server_waiting", "Commands at the server that it has not answered.",
+		HF_METRIC_GAUGE},
+	[DECIDED] = {"holdfast_proxy_decided_total", "Entries that this member has applied.", HF_METRIC_COUNTER},
+	[ABORTED] = {"holdfast_proxy_aborted_total", "Entries that this member proposed and that have no effect.",
+		HF_METRIC_COUNTER},
+	[UNKNOWN] = {"holdfast_proxy_unknown_total",
+		"Entries that this member proposed and whose outcome it does not know.", HF_METRIC_COUNTER},
+	[READS] = {"holdfast_proxy_reads_total", "Confirmations of the lead, each of which serves reads.",
+		HF_METRIC_COUNTER},
+};
+
+static void sample(const void *service, uint64_t *values)
+{
+	const struct proxy *proxy = service;
+	const struct proxy_counts counts = proxy_count(proxy);
+	struct hf_smr_status status = {0};
+
+	if (proxy->smr != NULL)
+		hf_smr_status(proxy->smr, &status);
+	values[LEADS] = status.leader == (int)status.id && proxy->smr != NULL;
+	values[NUMBER] = status.number;
+	for (unsigned i = 0; i < status.member_count; i++)
+		values[MEMBERS_ALIVE] += status.members[i].voter && status.members[i].alive;
+	values[COMMIT] = status.commit;
+	values[LAG] = status.commit > status.applied ? status.commit - status.applied : 0;
+	values[CLIENTS] = counts.clients;
+	values[CLIENTS_TOTAL] = counts.accepted;
+	values[CLIENTS_EVICTED] = counts.evicted;
+	values[COMMANDS] = counts.commands;
+	values[DEADLINES] = counts.deadlines;
+	values[SERVER_WAITING] = counts.server_waiting;
+	values[DECIDED] = status.decided;
+	values[ABORTED] = status.aborted;
+	values[UNKNOWN] = status.unknown;
+	values[READS] = status.reads;
+}
+
+static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
+{
+	return service_metrics_latency("holdfast_proxy_run_seconds",
+		"From the arrival of consecutive commands of a client, all reads or all writes, until their replies.",
+		label, (struct hf_metric_label){"kind", kind});
+}
+
+static void open_metrics(struct proxy *proxy)
+{
+	struct hf_metric_label label = {"node", proxy->node->config.name};
+
+	service_metrics_open(&proxy->metrics, rows, ROWS, label, sample, proxy);
+	node_status_service(proxy->node, &proxy->metrics);
+	proxy->read_latency = open_latency(label, "read");
+	proxy->write_latency = open_latency(label, "write");
+}
+
+void proxy_status_close(struct proxy *proxy)
+{
+	service_metrics_close(&proxy->metrics);
+}
+
 int proxy_status_open(struct proxy *proxy, struct hf_error *error)
 {
 	struct http_server *http = proxy->node->status.http;
 	int rc = http == NULL ? 0 : http_route(http, "/smr.json", serve, proxy);
 
+	open_metrics(proxy);
 	if (http != NULL && rc == 0)
 		rc = http_route(http, "/ready", ready, proxy);
 	return rc == 0 ? 0 : hf_error_set(error, rc, "/smr.json is served by another proxy of this node already");

@@ -556,6 +556,24 @@ def status_shows_members_and_the_steps_of_a_recovery(directory):
         assert "address" in program.run(directory, "kv", "status", check=2).stderr
 
 
+def metrics_tell_what_a_member_does(directory):
+    with Cluster(directory, KIND) as cluster:
+        client, host = cluster.client(0), cluster.hosts[0][0]
+        before = program.metrics(host)
+        for i in range(30):
+            assert client.ask("SET", f"k{i}", "v") == "+OK"
+        for i in range(20):
+            assert client.ask("GET", f"k{i}") == b"v"
+        seen = program.metrics(host)
+        more = {name: seen[name] - before[name] for name in seen}
+        assert seen["holdfast_kv_serving"] == 1 and seen["holdfast_kv_epoch"] > 0, seen
+        assert seen["holdfast_kv_keys"] == 30 and seen["holdfast_kv_members_live"] == 3 and seen["holdfast_kv_clients"] == 1, seen
+        assert more["holdfast_kv_writes_total"] == 30 and more["holdfast_kv_reads_total"] == 20, more
+        assert more["holdfast_kv_commands_total"] == 50, more
+        assert more["holdfast_kv_operation_seconds", "write"] == 30 and more["holdfast_kv_operation_seconds", "read"] == 20, more
+        assert sum(program.metrics(hosts[0])["holdfast_kv_decides"] for hosts in cluster.hosts) == 1
+
+
 def a_member_is_ready_while_it_serves(directory):
     def ready(wanted):
         status, answer = program.page(cluster.hosts[0][0], "/ready")

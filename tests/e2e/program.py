@@ -78,6 +78,17 @@ def page(host, path, port=8080):
         stream.close()
 
 
+def metrics(host):
+    """Of a service: name -> value; of a histogram (name, kind) -> how many values it has."""
+    found = {}
+    for metric in page(host, "/metrics.json")[1]["metrics"]:
+        if "buckets" in metric:
+            found[metric["name"], metric["labels"].get("kind")] = sum(bucket["count"] for bucket in metric["buckets"])
+        else:
+            found[metric["name"]] = metric["value"]
+    return found
+
+
 def children(pid):
     """The process ids of a process's children, oldest first."""
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

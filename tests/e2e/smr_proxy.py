@@ -331,6 +331,22 @@ def a_member_is_added_and_leaders_are_removed(directory):
             program.run(directory, "smr", "members", *arguments, check=2)
 
 
+def metrics_tell_what_a_member_does(directory):
+    with _cluster(directory) as it:
+        leader = it.leader()
+        for member in (leader, (leader + 1) % 3):
+            before = program.metrics(it.hosts[member])
+            for i in range(10):
+                assert it.cli(member, "SET", f"k{i}", "v") == "OK"
+            assert it.cli(member, "GET", "k1") == "v"
+            seen = program.metrics(it.hosts[member])
+            more = {name: seen[name] - before[name] for name in seen}
+            assert seen["holdfast_proxy_leads"] == (member == leader) and seen["holdfast_proxy_members_alive"] == 3, seen
+            assert seen["holdfast_proxy_commit"] > 0 and (seen["holdfast_proxy_proposal_number"] > 0) == (member == leader), seen
+            assert more["holdfast_proxy_run_seconds", "write"] >= 10 and more["holdfast_proxy_run_seconds", "read"] >= 1, more
+            assert more["holdfast_proxy_commands_total"] >= 11 and more["holdfast_proxy_clients_total"] >= 11, more
+
+
 def a_member_is_ready_while_it_reaches_a_majority(directory):
     def page(i, path):
         return program.page(it.hosts[i], path)
