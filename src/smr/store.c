@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/crc.h"
+#include "base/log.h"
 
 #define IDENTITY_MAGIC 0x32646e4964486d53ull
 #define IDENTITY_BYTES 48u
@@ -321,18 +322,69 @@ static int write_last(struct smr_store *store)
 	return rc == 0 ? hf_file_sync(store->wal) : rc;
 }
 
+/* A file that was begun and not finished. */
+static int keep_unfinished(struct smr_store *store, uint64_t generation)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], kept[sizeof(path)];
+	int rc;
+
+	smr_store_path(store, "wal", generation, true, path);
+	smr_store_path(store, "cut", generation, true, kept);
+	rc = hf_file_rename(store->env, path, kept);
+	if (rc == 0)
+		log_warn("smr: %s was begun and not finished; nothing in it was decided by this member, and it is kept "
+			 "as %s",
+			path, kept);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* What lies behind the last whole batch, in a file beside it (R-D2). */
+static int keep_torn(struct smr_store *store, uint64_t bytes)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], kept[sizeof(path)];
+	uint8_t piece[4096];
+	struct hf_file *file;
+	int rc;
+
+	smr_store_path(store, "wal", store->current, true, path);
+	smr_store_path(store, "cut", store->current, true, kept);
+	rc = hf_file_open(store->env, kept, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
+	if (rc != 0)
+		return rc;
+	for (uint64_t at = 0; rc == 0 && at < bytes; at += sizeof(piece)) {
+		size_t some = bytes - at < sizeof(piece) ? (size_t)(bytes - at) : sizeof(piece);
+		ssize_t n = hf_file_read_at(store->wal, piece, some, store->wal_bytes + at);
+
+		rc = n < 0 ? (int)n : (size_t)n != some ? -EIO : write_all(file, piece, some, at);
+	}
+	if (rc == 0)
+		rc = hf_file_sync(file);
+	hf_file_close(file);
+	if (rc == 0)
+		log_warn(
+			"smr: %s is torn behind byte %llu, as a loss of power leaves it; the %llu bytes there were not "
+			"acknowledged, and are kept in %s",
+			path, (unsigned long long)store->wal_bytes, (unsigned long long)bytes, kept);
+	return rc;
+}
+
 /* Cuts off what is torn, so that nothing whole can follow something broken later. */
 static int open_current(struct smr_store *store, uint64_t last, struct hf_error *error)
 {
 	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int64_t bytes = 0;
 	int rc = 0;
 
 	for (uint64_t i = store->current + 1; rc == 0 && i <= last; i++)
-		rc = remove_file(store, "wal", i, true);
+		rc = keep_unfinished(store, i);
 	smr_store_path(store, "wal", store->current, true, path);
 	if (rc == 0)
 		rc = hf_file_open(store->env, path, HF_FILE_WRITE, &store->wal);
-	if (rc == 0 && hf_file_bytes(store->wal) != (int64_t)store->wal_bytes)
+	if (rc == 0)
+		bytes = hf_file_bytes(store->wal);
+	if (bytes > (int64_t)store->wal_bytes)
+		rc = keep_torn(store, (uint64_t)bytes - store->wal_bytes);
+	if (rc == 0 && bytes != (int64_t)store->wal_bytes)
 		rc = hf_file_resize(store->wal, store->wal_bytes);
 	if (rc == 0)
 		rc = write_last(store);

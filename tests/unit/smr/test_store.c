@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 #include "base/bytes.h"
@@ -187,6 +188,16 @@ static void keep_mark(const struct bed *bed, uint8_t bytes[MARK_BYTES], bool res
 	hf_file_close(file);
 }
 
+/* Of what was cut off (R-D2). */
+static int64_t kept_bytes(const struct bed *bed)
+{
+	char path[160];
+	struct stat seen;
+
+	snprintf(path, sizeof(path), "%s/cut.0", bed->directory);
+	return stat(path, &seen) == 0 ? (int64_t)seen.st_size : -1;
+}
+
 static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 {
 	struct bed bed;
@@ -206,6 +217,7 @@ static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 		keep_mark(&bed, mark, true);
 		change(&bed, "wal.0", -1, cut);
 		open_store(&bed);
+		assert_int_equal(kept_bytes(&bed), cut == before ? -1 : (int64_t)(cut - before));
 		assert_int_equal(bed.store.wal_bytes, before);
 		assert_int_equal(count(&bed), BATCHES - 1);
 		append(&bed, BATCHES); /* where the torn one was */
@@ -216,6 +228,7 @@ static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 		keep_mark(&bed, mark, true);
 		change(&bed, "wal.0", (int64_t)at, 0);
 		open_store(&bed);
+		assert_int_equal(kept_bytes(&bed), all - before);
 		assert_int_equal(count(&bed), BATCHES - 1);
 		append(&bed, BATCHES);
 	}
