@@ -337,7 +337,7 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 		rc = quorum_open(&broker->quorum, broker, &owner,
 			broker->topics.was_clean ||
 				kept_logs_are_proven(broker->env, broker->config.log_dirs, broker->marks),
-			log_marks_prove_end(broker->marks), error);
+			log_marks_ended(broker->marks), error);
 	if (rc == 0)
 		rc = broker_status_open(&broker->status, broker, error);
 	if (rc == 0)

@@ -210,7 +210,8 @@ static void register_broker(
 		refuse(result, KAFKA_INVALID_REQUEST, "a cluster has at most 7 brokers");
 		return;
 	}
-	if (broker->alive && broker->incarnation != command->incarnation && command->unproven) {
+	if (broker->alive && broker->incarnation != command->incarnation && command->ended >= 0 &&
+		broker->incarnation != command->ended) {
 		refuse(result, KAFKA_DUPLICATE_BROKER_REGISTRATION, "another process of this broker has a session");
 		return;
 	}

@@ -243,8 +243,8 @@ static void register_anew(struct quorum *quorum)
 	}
 	quorum->owner->fill(quorum->broker, endpoints, &command);
 	command.whole = quorum->whole;
-	command.unproven = quorum->unproven;
-	command.life = log_marks_begin_life(quorum->broker->marks);
+	command.ended = quorum->ended;
+	command.life = log_marks_begin_life(quorum->broker->marks, quorum->incarnation);
 	entry = make_entry(&command);
 	ensure(entry != NULL);
 	list_push_front(&quorum->entries, &entry->node);
@@ -275,8 +275,9 @@ static void look_at_self(struct quorum *quorum)
 		log_info("broker: broker %d has joined the cluster %s", quorum_self(quorum),
 			quorum->broker->controller.cluster_id);
 		quorum->registered = true;
-		quorum->whole = true; /* from here on, while this process lives */
-		quorum->unproven = quorum->waits = false;
+		quorum->whole = true;                /* from here on, while this process lives */
+		quorum->ended = quorum->incarnation; /* before another one of this process registers, it has no lease */
+		quorum->waits = false;
 		quorum->owner->joined(quorum->broker);
 		quorum->owner->restored(quorum->broker);
 	}
@@ -553,14 +554,14 @@ static void peer_died(struct hf_peer *peer, void *context)
 	hf_loop_set_timer(quorum->broker->loop, &quorum->timer, hf_loop_now_ns(quorum->broker->loop));
 }
 
-int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole, bool ended,
-	struct hf_error *error)
+int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
+	int64_t ended, struct hf_error *error)
 {
 	static const struct hf_channel_events events = {.message = heard};
 	int rc;
 
 	*quorum = (struct quorum){
-		.broker = broker, .owner = owner, .timer = {.fire = due}, .whole = whole, .unproven = !ended};
+		.broker = broker, .owner = owner, .timer = {.fire = due}, .whole = whole, .ended = ended};
 	list_init(&quorum->entries);
 	snprintf(quorum->directory, sizeof(quorum->directory), "%s/controller", broker->config.log_dirs);
 	rc = hf_channel_register(broker->node, CHANNEL, &events, quorum, &quorum->channel, error);

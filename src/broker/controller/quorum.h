@@ -54,7 +54,8 @@ struct quorum {
 	int64_t incarnation;
 	int32_t sequence;
 	bool registered, whole;  /* whole: the logs have everything that they had (R-B22) */
-	bool unproven, waits;    /* the process before may live; its session is waited for (R-D10) */
+	int64_t ended;           /* the incarnation whose process is known to have ended (R-D10); 0: none */
+	bool waits;              /* for the end of a session of another process */
 	bool refused;            /* the cluster does not take this broker */
 	struct list entries;     /* commands of this broker; the first is under way */
 	uint64_t sent_ns;        /* when it was sent; 0: not yet */
@@ -72,9 +73,9 @@ struct quorum {
 	size_t restored_bytes, restored_room;
 };
 
-/* `ended`: the process before has ended, which its lock and its marks prove (R-D10). */
-int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole, bool ended,
-	struct hf_error *error);
+/* `ended`: the incarnation whose end the lock and the marks prove (R-D10); 0: none. */
+int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
+	int64_t ended, struct hf_error *error);
 void quorum_close(struct quorum *quorum); /* proposals are dropped without a word */
 
 /* A topic that waits to be created is not proposed again where nobody waits for it. Beyond QUORUM_WAITING_MAX commands

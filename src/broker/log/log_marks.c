@@ -329,15 +329,15 @@ bool log_marks_prove_all(const struct log_marks *marks)
 	return some;
 }
 
-bool log_marks_prove_end(const struct log_marks *marks)
+int64_t log_marks_ended(const struct log_marks *marks)
 {
 	for (uint32_t i = 0; marks != NULL && i < marks->piece_count * PIECE_SLOTS; i++) {
 		const struct record *record = record_at(marks, i);
 
-		if (record != NULL && is_of_directory(record))
-			return is_same_boot(marks, record);
+		if (record != NULL && is_of(record, nobody, LIVES_INDEX))
+			return is_same_boot(marks, record) ? record->hw : 0;
 	}
-	return false;
+	return 0;
 }
 
 bool log_marks_are_empty(const struct log_marks *marks)
@@ -425,13 +425,14 @@ void log_marks_go_on(struct log_marks *marks, int64_t life)
 	}
 }
 
-int64_t log_marks_begin_life(struct log_marks *marks)
+int64_t log_marks_begin_life(struct log_marks *marks, int64_t incarnation)
 {
 	struct log_mark *lives = own_mark(marks, LIVES_INDEX);
 
 	if (lives == NULL)
 		return 0;
 	lives->start++;
+	lives->hw = incarnation;
 	write_record(lives);
 	return lives->start;
 }

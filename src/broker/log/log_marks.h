@@ -52,15 +52,15 @@ bool log_marks_have(const struct log_marks *marks, const uint8_t owner[LOG_OWNER
 /* Whether the host has, in files or in memory, all that the life before had written to every log that has a mark: the
  * boot is the same, and no sync has failed that was not followed by one of everything (R-D9). */
 bool log_marks_prove_all(const struct log_marks *marks);
-/* Whether the life before was of this boot of the host and of these files: the lock of the directory, once it is held,
- * proves that it has ended (R-D10). NULL is legal. */
-bool log_marks_prove_end(const struct log_marks *marks);
+/* The incarnation of the life before, if that was of this boot of the host and of these files: the lock of the
+ * directory, once it is held, proves that its process has ended (R-D10). 0: nothing is proven. NULL is legal. */
+int64_t log_marks_ended(const struct log_marks *marks);
 /* The controller has heard how this broker has come back, and of `life` lives: from now on, until the host stops, its
  * logs prove themselves. Makes a mark of the directory. NULL is legal. */
 void log_marks_go_on(struct log_marks *marks, int64_t life);
-/* The number of the life that begins. An older copy of the directory has numbers that the controller has heard (R-D9).
- * 0: there is none. */
-int64_t log_marks_begin_life(struct log_marks *marks);
+/* The number of the life that begins, as this incarnation. An older copy of the directory has numbers that the
+ * controller has heard (R-D9). 0: there is none. */
+int64_t log_marks_begin_life(struct log_marks *marks, int64_t incarnation);
 bool log_marks_are_empty(const struct log_marks *marks); /* no log has one */
 /* Frees those of which nothing is known any more. */
 void log_marks_keep(struct log_marks *marks, bool (*known)(const uint8_t owner[LOG_OWNER_BYTES], const void *context),

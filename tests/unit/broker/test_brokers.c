@@ -12,8 +12,8 @@
 static struct topic_config defaults;
 static struct controller controller;
 static struct controller_result result;
-static bool unclean, flushes, unproven; /* what brokers register with */
-static int64_t life;
+static bool unclean, flushes; /* what brokers register with */
+static int64_t life, ended;
 
 static struct codec_string text(const char *at)
 {
@@ -39,7 +39,7 @@ static enum kafka_error registers_with(int32_t broker, int64_t incarnation, bool
 		.unclean_election = unclean,
 		.flushes_each = flushes,
 		.life = life,
-		.unproven = unproven};
+		.ended = ended};
 
 	return apply(&command);
 }
@@ -75,8 +75,9 @@ static int set_up(void **state)
 	struct kafka_controller_command command = creation("t", 3, 3);
 
 	(void)state;
-	unclean = flushes = unproven = false;
+	unclean = flushes = false;
 	life = 0;
+	ended = -1;
 	topic_config_default(&defaults);
 	controller_init(&controller, &defaults);
 	for (int32_t i = 1; i <= 3; i++)
@@ -125,7 +126,7 @@ static void a_session_that_ends_moves_leaders(void **state)
 static void a_process_that_may_live_is_not_replaced(void **state)
 {
 	(void)state;
-	unproven = true;
+	ended = 9;
 	assert_int_equal(registers(1, 11, true), KAFKA_DUPLICATE_BROKER_REGISTRATION);
 	assert_int_equal(controller_broker(&controller, 1)->incarnation, 10);
 	assert_int_equal(partition()->leader, 1);
@@ -133,6 +134,10 @@ static void a_process_that_may_live_is_not_replaced(void **state)
 	assert_int_equal(ends(1, 10), KAFKA_NONE);
 	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
 	assert_int_equal(controller_broker(&controller, 1)->incarnation, 11);
+	ended = 11;
+	assert_int_equal(registers(1, 12, true), KAFKA_NONE);
+	ended = 0;
+	assert_int_equal(registers(1, 13, true), KAFKA_DUPLICATE_BROKER_REGISTRATION);
 }
 
 static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **state)
