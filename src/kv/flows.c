@@ -62,8 +62,7 @@ static void set_ready(struct hf_kv_flow *flow)
 
 void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result)
 {
-	hf_metric_observe(change_is_read(op->user) ? kv->read_latency : kv->write_latency,
-		hf_loop_now_ns(kv->loop) - op->posted_ns);
+	(void)kv;
 	op->user->result = result;
 	list_remove(&op->in_key);
 	list_remove(&op->in_age);
@@ -248,6 +247,8 @@ static bool deliver(struct hf_kv_flow *flow)
 		return false;
 	list_remove(&op->in_flow);
 	user = op->user;
+	hf_metric_observe(change_is_read(user) ? kv->read_latency : kv->write_latency,
+		hf_loop_now_ns(kv->loop) - op->posted_ns);
 	user->done(user);
 	op_give(kv, op);
 	return true;

@@ -201,7 +201,7 @@ static void sample(const void *service, uint64_t *values)
 static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
 {
 	return service_metrics_latency("holdfast_kv_operation_seconds",
-		"From the arrival of an operation until its reply is known.", label,
+		"From the arrival of an operation until its reply.", label,
 		(struct hf_metric_label){"kind", kind});
 }
 
