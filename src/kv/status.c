@@ -201,8 +201,7 @@ static void sample(const void *service, uint64_t *values)
 static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
 {
 	return service_metrics_latency("holdfast_kv_operation_seconds",
-		"From the arrival of an operation until its reply.", label,
-		(struct hf_metric_label){"kind", kind});
+		"From the arrival of an operation until its reply.", label, (struct hf_metric_label){"kind", kind});
 }
 
 static void open_metrics(struct hf_kv *kv)
@@ -213,6 +212,15 @@ static void open_metrics(struct hf_kv *kv)
 	node_status_service(kv->node, &kv->metrics);
 	kv->read_latency = open_latency(label, "read");
 	kv->write_latency = open_latency(label, "write");
+}
+
+static void close_metrics(struct hf_kv *kv)
+{
+	if (kv->read_latency == NULL)
+		return;
+	service_metrics_close(&kv->metrics);
+	hf_metric_hide(kv->read_latency);
+	hf_metric_hide(kv->write_latency);
 }
 
 /* ---- opening ---- */
@@ -227,9 +235,10 @@ int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 	struct http_server *http = kv->node->status.http;
 	int rc = 0;
 
-	open_metrics(kv);
 	for (; http != NULL && kv->page_count < sizeof(pages) / sizeof(*pages) && rc == 0; kv->page_count += rc == 0)
 		rc = http_route(http, pages[kv->page_count].path, pages[kv->page_count].handler, kv);
+	if (rc == 0)
+		open_metrics(kv);
 	return rc == 0 ? 0
 		       : hf_error_set(error, rc, "kv: %s is served by another service of this node already",
 				 pages[kv->page_count].path);
@@ -237,7 +246,7 @@ int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 
 void kv_status_close(struct hf_kv *kv)
 {
-	service_metrics_close(&kv->metrics);
+	close_metrics(kv);
 	while (kv->page_count > 0)
 		http_unroute(kv->node->status.http, pages[--kv->page_count].path);
 }

@@ -138,6 +138,8 @@ void node_status_close(struct hf_node *node)
 	node->status.http = NULL;
 	if (node->status.peers == NULL)
 		return;
+	while (!list_empty(&node->status.services))
+		list_init(list_pop_front(&node->status.services));
 	hf_metric_hide(node->status.peers);
 	node->status.peers = NULL;
 	for (unsigned i = 0; i < node->rail_count; i++) {

@@ -58,6 +58,7 @@ struct proxy {
 	struct log_limit full_log, evicted_log, http_log;
 	/* runs */
 	struct list crowded, held_reads, stranded, sent;
+	unsigned page_count; /* of those in status.c that are served */
 	struct service_metrics metrics;
 	struct hf_metric *read_latency, *write_latency; /* of runs */
 	struct hf_timer retry;

@@ -135,7 +135,7 @@ static void sample(const void *service, uint64_t *values)
 	if (proxy->smr != NULL)
 		hf_smr_status(proxy->smr, &status);
 	values[LEADS] = status.leader == (int)status.id && proxy->smr != NULL;
-	values[NUMBER] = status.number;
+	values[NUMBER] = values[LEADS] == 1 ? status.number : 0;
 	for (unsigned i = 0; i < status.member_count; i++)
 		values[MEMBERS_ALIVE] += status.members[i].voter && status.members[i].alive;
 	values[COMMIT] = status.commit;
@@ -169,18 +169,40 @@ static void open_metrics(struct proxy *proxy)
 	proxy->write_latency = open_latency(label, "write");
 }
 
-void proxy_status_close(struct proxy *proxy)
+static void close_metrics(struct proxy *proxy)
 {
+	if (proxy->read_latency == NULL)
+		return;
 	service_metrics_close(&proxy->metrics);
+	hf_metric_hide(proxy->read_latency);
+	hf_metric_hide(proxy->write_latency);
 }
+
+/* ---- opening ---- */
+
+static const struct {
+	const char *path;
+	http_handler *handler;
+} pages[] = {{"/smr.json", serve}, {"/ready", ready}};
 
 int proxy_status_open(struct proxy *proxy, struct hf_error *error)
 {
 	struct http_server *http = proxy->node->status.http;
-	int rc = http == NULL ? 0 : http_route(http, "/smr.json", serve, proxy);
+	int rc = 0;
 
-	open_metrics(proxy);
-	if (http != NULL && rc == 0)
-		rc = http_route(http, "/ready", ready, proxy);
-	return rc == 0 ? 0 : hf_error_set(error, rc, "/smr.json is served by another proxy of this node already");
+	for (; http != NULL && proxy->page_count < sizeof(pages) / sizeof(*pages) && rc == 0;
+		proxy->page_count += rc == 0)
+		rc = http_route(http, pages[proxy->page_count].path, pages[proxy->page_count].handler, proxy);
+	if (rc == 0)
+		open_metrics(proxy);
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "%s is served by another service of this node already",
+				 pages[proxy->page_count].path);
+}
+
+void proxy_status_close(struct proxy *proxy)
+{
+	close_metrics(proxy);
+	while (proxy->page_count > 0)
+		http_unroute(proxy->node->status.http, pages[--proxy->page_count].path);
 }

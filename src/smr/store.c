@@ -322,33 +322,44 @@ static int write_last(struct smr_store *store)
 	return rc == 0 ? hf_file_sync(store->wal) : rc;
 }
 
-/* A file that was begun and not finished. */
+static bool has_batches(struct smr_store *store, uint64_t generation)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	struct hf_file *file;
+	bool has;
+
+	smr_store_path(store, "wal", generation, true, path);
+	if (hf_file_open(store->env, path, 0, &file) != 0)
+		return false;
+	has = hf_file_bytes(file) > (int64_t)SMR_WAL_HEAD;
+	hf_file_close(file);
+	return has;
+}
+
+/* A file that was begun, and of which no batch is whole. */
 static int keep_unfinished(struct smr_store *store, uint64_t generation)
 {
 	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], kept[sizeof(path)];
 	int rc;
 
+	if (!has_batches(store, generation))
+		return remove_file(store, "wal", generation, true);
 	smr_store_path(store, "wal", generation, true, path);
 	smr_store_path(store, "cut", generation, true, kept);
 	rc = hf_file_rename(store->env, path, kept);
 	if (rc == 0)
-		log_warn("smr: %s was begun and not finished; nothing in it was decided by this member, and it is kept "
-			 "as %s",
+		log_warn("smr: %s was begun and not finished; nothing in it was acknowledged, and it is kept as %s",
 			path, kept);
-	return rc == -ENOENT ? 0 : rc;
+	return rc;
 }
 
-/* What lies behind the last whole batch, in a file beside it (R-D2). */
-static int keep_torn(struct smr_store *store, uint64_t bytes)
+/* What lies behind the last whole batch. */
+static int copy_torn(struct smr_store *store, uint64_t bytes, const char *to)
 {
-	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], kept[sizeof(path)];
 	uint8_t piece[4096];
 	struct hf_file *file;
-	int rc;
+	int rc = hf_file_open(store->env, to, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
 
-	smr_store_path(store, "wal", store->current, true, path);
-	smr_store_path(store, "cut", store->current, true, kept);
-	rc = hf_file_open(store->env, kept, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
 	if (rc != 0)
 		return rc;
 	for (uint64_t at = 0; rc == 0 && at < bytes; at += sizeof(piece)) {
@@ -360,12 +371,25 @@ static int keep_torn(struct smr_store *store, uint64_t bytes)
 	if (rc == 0)
 		rc = hf_file_sync(file);
 	hf_file_close(file);
-	if (rc == 0)
+	return rc == 0 ? hf_dir_sync(store->env, store->directory) : rc;
+}
+
+/* In a file beside it (R-D2); a member starts on a full disk all the same. */
+static int keep_torn(struct smr_store *store, uint64_t bytes)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], kept[sizeof(path)];
+	int rc;
+
+	smr_store_path(store, "wal", store->current, true, path);
+	smr_store_path(store, "cut", store->current, true, kept);
+	rc = copy_torn(store, bytes, kept);
+	if (rc == 0 || rc == -ENOSPC)
 		log_warn(
 			"smr: %s is torn behind byte %llu, as a loss of power leaves it; the %llu bytes there were not "
-			"acknowledged, and are kept in %s",
-			path, (unsigned long long)store->wal_bytes, (unsigned long long)bytes, kept);
-	return rc;
+			"acknowledged, and are %s %s",
+			path, (unsigned long long)store->wal_bytes, (unsigned long long)bytes,
+			rc == 0 ? "kept in" : "not kept, since the disk has no room for", kept);
+	return rc == -ENOSPC ? remove_file(store, "cut", store->current, true) : rc;
 }
 
 /* Cuts off what is torn, so that nothing whole can follow something broken later. */
@@ -395,21 +419,6 @@ static int open_current(struct smr_store *store, uint64_t last, struct hf_error 
 	if (rc == 0)
 		rc = hf_dir_sync(store->env, store->directory);
 	return rc == 0 ? 0 : cannot(path, rc, error);
-}
-
-/* Batches are written once the identity is durable. */
-static bool holds_batches(struct smr_store *store)
-{
-	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
-	struct hf_file *file;
-	int64_t bytes;
-
-	smr_store_path(store, "wal", 0, true, path);
-	if (hf_file_open(store->env, path, 0, &file) != 0)
-		return false;
-	bytes = hf_file_bytes(file);
-	hf_file_close(file);
-	return bytes > (int64_t)SMR_WAL_HEAD;
 }
 
 static int make(struct smr_store *store, const struct smr_store_identity *identity, struct hf_error *error)
@@ -451,7 +460,7 @@ static int begin_new(struct smr_store *store, const struct smr_store_identity *i
 	int rc;
 
 	smr_store_path(store, "identity", 0, false, path);
-	if (listing->snapshot > 0 || listing->wal > 0 || holds_batches(store) || has_mark(store))
+	if (listing->snapshot > 0 || listing->wal > 0 || has_batches(store, 0) || has_mark(store))
 		return smr_store_damaged(path, 0, "it is missing", error);
 	rc = make(store, identity, error);
 	if (rc == 0)
@@ -599,7 +608,7 @@ static void note_name(const char *name, void *context)
 	uint64_t generation;
 
 	if ((has_generation(name, "snapshot", &generation) || has_generation(name, "wal", &generation) ||
-		    strcmp(name, "identity") == 0) &&
+		    has_generation(name, "cut", &generation) || strcmp(name, "identity") == 0) &&
 		names->count < MOVED_MAX && strlen(name) < SMR_STORE_NAME_BYTES)
 		snprintf(names->at[names->count++], SMR_STORE_NAME_BYTES, "%s", name);
 }

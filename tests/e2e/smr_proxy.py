@@ -340,7 +340,7 @@ def metrics_tell_what_a_member_does(directory):
                 assert it.cli(member, "SET", f"k{i}", "v") == "OK"
             assert it.cli(member, "GET", "k1") == "v"
             seen = program.metrics(it.hosts[member])
-            more = {name: seen[name] - before[name] for name in seen}
+            more = {name: seen[name] - before.get(name, 0) for name in seen}
             assert seen["holdfast_proxy_leads"] == (member == leader) and seen["holdfast_proxy_members_alive"] == 3, seen
             assert seen["holdfast_proxy_commit"] > 0 and (seen["holdfast_proxy_proposal_number"] > 0) == (member == leader), seen
             assert more["holdfast_proxy_run_seconds", "write"] >= 10 and more["holdfast_proxy_run_seconds", "read"] >= 1, more
