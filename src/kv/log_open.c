@@ -366,11 +366,27 @@ static bool is_damaged(const struct scan *scan, const struct synced_proof *proof
 	       (log->segment_count == 0 || log->segments[0].position > proof->first || log->end < proof->end);
 }
 
+/* The segment that is to be there, and is not; UINT64_MAX: none. */
+static uint64_t missing(const struct scan *scan, const struct synced_proof *proof)
+{
+	const struct log *log = scan->log;
+
+	if (log->segment_count == 0)
+		return scan->count == 0 ? proof->first : scan->positions[0];
+	if (proof->known && log->segments[0].position > proof->first)
+		return proof->first;
+	/* The last one that was read is full, and read to its end. */
+	if (!scan->goes_on && log->segments[log->segment_count - 1].bytes >= log->config->segment_bytes)
+		return log->end;
+	return UINT64_MAX;
+}
+
 /* Where reading ended. */
 static void describe(const struct scan *scan, const struct synced_proof *proof, char *text, size_t bytes)
 {
 	const struct log *log = scan->log;
-	const struct log_segment *last = log->segment_count == 0 ? NULL : &log->segments[log->segment_count - 1];
+	const struct log_segment *last;
+	uint64_t position;
 	char path[LOG_PATH_BYTES];
 
 	if (!proof->known && scan->marked) {
@@ -382,11 +398,13 @@ static void describe(const struct scan *scan, const struct synced_proof *proof, 
 		snprintf(text, bytes, "the head of %s cannot be read", path);
 		return;
 	}
-	if (last == NULL || last->position > proof->first + last->bytes) {
-		kv_log_path(log, last != NULL || scan->count == 0 ? proof->first : scan->positions[0], path);
+	position = missing(scan, proof);
+	if (position != UINT64_MAX) {
+		kv_log_path(log, position, path);
 		snprintf(text, bytes, "%s is missing, or its head cannot be read", path);
 		return;
 	}
+	last = &log->segments[log->segment_count - 1];
 	kv_log_path(log, last->position, path);
 	snprintf(text, bytes, "%s cannot be read at offset %" PRIu64, path, LOG_HEAD_BYTES + last->bytes);
 }

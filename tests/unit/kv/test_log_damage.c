@@ -234,15 +234,17 @@ static void a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte(void 
 			for (enum how how = 0; how < HOWS; how++)
 				for (enum where where = 0; where < PLACES; where++, tried++) {
 					struct names names;
+					const char *name;
 					uint64_t before;
 
 					make_log(f, in_order != 0);
 					names = segments_of(f);
 					assert_true(names.count >= 3);
-					damage(f, names.list[file == 2 ? names.count - 1 : file], how, where);
+					name = names.list[file == 2 ? names.count - 1 : file];
+					damage(f, name, how, where);
 					before = digest(f);
 					assert_int_equal(open_log(f), -EBADMSG);
-					assert_non_null(strstr(f->error.text, "log-"));
+					assert_non_null(strstr(f->error.text, name));
 					assert_non_null(strstr(f->error.text, "No file was changed"));
 					kv_log_close(&f->log);
 					assert_int_equal(digest(f), before);
