@@ -102,7 +102,8 @@ static void event(void *context, const struct hf_smr_event *happened)
 			return;
 		if (kv->log.env != NULL && happened->kind == HF_SMR_FAILED)
 			kv->log.failed = -EIO; /* its disk is this one's */
-		log_error("kv: the membership log failed here: %s; restart this member",
+		log_error("kv: the membership log%s%s%s failed here: %s; restart this member",
+			kv->log.env == NULL ? "" : " in ", kv->config.log, kv->log.env == NULL ? "" : "/members",
 			happened->reason == NULL ? "another process took its place" : happened->reason);
 	}
 }

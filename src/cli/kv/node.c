@@ -82,7 +82,9 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 	hf_node_close(node);
 	hf_loop_destroy(loop);
 	if (status.failed)
-		return cli_fail("kv", "%s has left its cluster, because its log cannot be written", node_config->name);
+		return cli_fail("kv",
+			"%s has left its cluster, because its log failed: the errors before have the reason",
+			node_config->name);
 	return rc == 0 ? cli_flush("kv") : cli_refuse("kv", "%s", error.text);
 }
 
