@@ -99,7 +99,7 @@ class Cluster:
                 return json.loads(done.stdout)
             assert time.monotonic() < until, done.stderr
 
-    def start(self, i):
+    def launch(self, i):
         def ignore():  # so that a file that may not grow is an error (limit_files)
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -109,7 +109,16 @@ class Cluster:
                                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                              preexec_fn=ignore)
         log.close()
+
+    def start(self, i):
+        self.launch(i)
         program.read_until(self.processes[i], ["kv:", f"n{i}"])
+
+    def stop(self, i, how=signal.SIGTERM):
+        self.processes[i].send_signal(how)
+        self.processes[i].wait(LIMIT_S)
+        self.processes[i].stdout.close()
+        self.processes[i] = None
 
     def limit_files(self, i, size):
         resource.prlimit(self.processes[i].pid, resource.RLIMIT_FSIZE, (size, size))
@@ -118,10 +127,7 @@ class Cluster:
         self.processes[i].send_signal(number)
 
     def kill(self, i):
-        self.signal(i, signal.SIGKILL)
-        self.processes[i].wait()
-        self.processes[i].stdout.close()
-        self.processes[i] = None
+        self.stop(i, signal.SIGKILL)
 
     def log(self, i):
         return (self.directory / f"n{i}.log").read_text()
@@ -142,10 +148,10 @@ class Cluster:
     def serves(self, i):
         try:
             client = self.client(i)
-        except OSError:
+            answer = client.ask("GET", "anything")
+            client.close()
+        except (OSError, Closed):  # it begins, or ends
             return False
-        answer = client.ask("GET", "anything")
-        client.close()
         return not isinstance(answer, str)
 
     def wait_serving(self, i):

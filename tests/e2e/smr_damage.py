@@ -27,7 +27,7 @@ PEERS_RECORDS = 250  # beyond 1 MiB members that follow do
 
 class _Cluster(smr_proxy._Cluster):
     def __init__(self, directory, count):
-        self.count = count
+        self.count, self.records, self.first = count, 0, []
         directory = pathlib.Path(directory)
         directory.mkdir(exist_ok=True)
         super().__init__(directory, settings={"wal_mib": 1}, count=count)
@@ -55,10 +55,14 @@ class _Cluster(smr_proxy._Cluster):
                 time.sleep(0.02)
         return None, None
 
-    def fill(self, i, begin, end):
+    def has_ended(self, i):
+        return self.client(i)[0] is None
+
+    def fill(self, i, count):
         stream, replies = self.client(i)
-        for n in range(begin, end, 50):
-            last = min(end, n + 50)
+        begin, self.records = self.records, self.records + count
+        for n in range(begin, self.records, 50):
+            last = min(self.records, n + 50)
             stream.sendall(b"".join(b"*3\r\n$3\r\nSET\r\n$6\r\nk%05d\r\n$%d\r\n%s\r\n" % (k, len(VALUE), VALUE)
                                     for k in range(n, last)))
             for k in range(n, last):
@@ -66,14 +70,24 @@ class _Cluster(smr_proxy._Cluster):
                 assert said == b"+OK\r\n", (k, said)
         stream.close()
 
-    def lost(self, i, end):
+    def more(self):
+        self.fill(self.leader(), 10)
+
+    def olders(self, i):
+        return [self.first[i]]
+
+    def wait_back(self, i):
+        super().wait_back(i)
+        self.wait_alike()
+
+    def lost(self, i):
         """Why a client of this member does not find all records; None: it does."""
         stream, replies = self.client(i)
-        stream.sendall(b"".join(b"STRLEN k%05d\r\n" % k for k in range(end)))
-        for k in range(end):
+        stream.sendall(b"".join(b"STRLEN k%05d\r\n" % k for k in range(self.records)))
+        for k in range(self.records):
             said = replies.readline()
             if said != b":%d\r\n" % len(VALUE):
-                return f"record {k} of {end}: {said}"
+                return f"record {k} of {self.records}: {said}"
         stream.close()
         return None
 
@@ -93,7 +107,7 @@ def _alone_case(cluster, name):
     begin, before = len(cluster.log(0)), damage.Tree(cluster.files(0)).files
     cluster.start(0)
     if cluster.client(0)[0] is not None:
-        return cluster.lost(0, RECORDS)
+        return cluster.lost(0)
     words, after = cluster.log(0)[begin:], damage.Tree(cluster.files(0)).files
     changed = [path for path in before if after.get(path) != before[path] and path not in ("synced", "lock")]
     if cluster.processes[0].wait(WAIT_S) == 0 or changed or (name not in words and str(cluster.files(0)) not in words):
@@ -103,11 +117,11 @@ def _alone_case(cluster, name):
 
 def _make(cluster):
     """Returns the files as they were when it had less."""
-    cluster.fill(0, 0, OLDER)
+    cluster.fill(0, OLDER)
     cluster.stop(0)
     older = damage.Tree(cluster.files(0))
     cluster.start(0)
-    cluster.fill(0, OLDER, RECORDS)
+    cluster.fill(0, RECORDS - OLDER)
     return older
 
 
@@ -138,58 +152,23 @@ def a_member_alone_loses_nothing_in_silence(directory):
             cluster.stop(0, how)
             ran += _run_cases(cluster, older, another, chance.randrange(EVERY))
             cluster.start(0)
-            assert cluster.lost(0, RECORDS) is None
+            assert cluster.lost(0) is None
     finally:
         cluster.close()
         other.close()
     program.say(f"# alone: {ran} cases, none loses in silence (seed {SEED})")
 
 
-def _peer_case(cluster, victim, tree, name, records):
-    """The member comes back, or says why not, and comes back with the files that it had."""
-    begin = len(cluster.log(victim))
-    cluster.start(victim)
-    if cluster.client(victim)[0] is None:
-        words = cluster.log(victim)[begin:]
-        if name not in words:
-            return f"it ended without naming it: {words[-500:]}"
-        cluster.processes[victim].wait(WAIT_S)
-        tree.put_back()
-        cluster.start(victim)
-    cluster.wait_back(victim)
-    cluster.wait_alike()
-    return cluster.lost(victim, records)
-
-
 def a_member_with_peers_comes_back_with_all_records(directory):
-    wrong, ran, chance = [], 0, random.Random(SEED)
     cluster = _Cluster(directory, 3)
     try:
         cluster.leader()
-        cluster.fill(0, 0, PEERS_RECORDS)
-        older = [damage.Tree(cluster.files(i)) for i in range(3)]
-        records = 2 * PEERS_RECORDS
-        cluster.fill(0, PEERS_RECORDS, records)
-        cases = [(kind, file) for file in ("wal.", "snapshot.", "identity", "synced") for kind in damage.KINDS]
-        for kind, file in chance.sample(cases, len(cases)):
-            if ran == (ROUNDS or len(cases)):
-                break
-            victim, how = chance.randrange(3), chance.choice((signal.SIGKILL, signal.SIGTERM))
-            cluster.stop(victim, how)
-            tree, another = damage.Tree(cluster.files(victim)), damage.Tree(cluster.files((victim + 1) % 3))
-            names = [name for name in tree.files if name.startswith(file)]
-            name = names[-1] if names else ""
-            damaged = names and damage.damage(tree, name, kind, older[victim], another)
-            ran += bool(damaged)
-            cluster.fill(cluster.leader(), records, records + 10)
-            records += 10
-            fault = _peer_case(cluster, victim, tree, name, records)
-            if fault is not None:
-                wrong.append(f"{name}, {kind} at {smr_proxy.NAMES[victim]}: {fault}")
+        cluster.fill(0, PEERS_RECORDS)
+        cluster.first = [damage.Tree(cluster.files(i)) for i in range(3)]
+        cluster.fill(0, PEERS_RECORDS)
+        damage.run_with_peers(cluster, ("wal.", "snapshot.", "identity", "synced"), damage.KINDS, ROUNDS, SEED)
     finally:
         cluster.close()
-    assert ran > 0 and not wrong, f"seed {SEED}: {len(wrong)} of {ran} cases:\n" + "\n".join(wrong)
-    program.say(f"# with peers: {ran} cases, none loses (seed {SEED})")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ struct fixture {
 	struct hf_error error;
 	uint64_t incarnation, newest;
 	unsigned records, wipes;
+	const char *member;
 	char directory[64];
 };
 
@@ -42,6 +43,7 @@ static int set_up(void **state)
 	f->config.medium = HF_KV_FILE;
 	f->config.segment_bytes = 2000;
 	f->config.member_count = 1;
+	f->member = "a";
 	snprintf(f->config.cluster, sizeof(f->config.cluster), "test");
 	snprintf(f->config.log, sizeof(f->config.log), "%s/kv", f->directory);
 	return 0;
@@ -86,7 +88,7 @@ static int read_entries(void *context, const struct log_entry *entries, const ui
 static int open_log(struct fixture *f)
 {
 	f->records = f->wipes = 0;
-	return kv_log_open(&f->log, f->loop, &f->config, "a", ++f->incarnation, read_entries, f, &f->error);
+	return kv_log_open(&f->log, f->loop, &f->config, f->member, ++f->incarnation, read_entries, f, &f->error);
 }
 
 static void append(struct fixture *f, unsigned count)
@@ -253,6 +255,183 @@ static void a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte(void 
 					clear(f);
 				}
 	assert_int_equal(tried, 72);
+}
+
+/* ---- copies ---- */
+
+#define COPIED_FILES 16u
+#define COPIED_BYTES 4096u
+
+/* What a backup has. */
+struct copy {
+	const struct fixture *fixture;
+	char names[COPIED_FILES][40];
+	uint8_t data[COPIED_FILES][COPIED_BYTES];
+	size_t bytes[COPIED_FILES];
+	unsigned count;
+};
+
+static FILE *open_file(const struct fixture *f, const char *name, const char *mode)
+{
+	char path[HF_KV_PATH_BYTES + 64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, name);
+	file = fopen(path, mode);
+	assert_non_null(file);
+	return file;
+}
+
+static void copy_file(const char *name, void *context)
+{
+	struct copy *copy = context;
+	FILE *file;
+
+	if (strcmp(name, "lock") == 0 || name[0] == '.')
+		return;
+	assert_true(copy->count < COPIED_FILES);
+	file = open_file(copy->fixture, name, "r");
+	snprintf(copy->names[copy->count], sizeof(copy->names[0]), "%.39s", name);
+	copy->bytes[copy->count] = fread(copy->data[copy->count], 1, COPIED_BYTES, file);
+	assert_true(copy->bytes[copy->count++] < COPIED_BYTES);
+	fclose(file);
+}
+
+static struct copy *copy_of(const struct fixture *f)
+{
+	struct copy *copy = calloc(1, sizeof(*copy));
+
+	assert_non_null(copy);
+	copy->fixture = f;
+	assert_int_equal(hf_dir_list(hf_env_host(), f->config.log, copy_file, copy), 0);
+	return copy;
+}
+
+/* Into the same file, if it is there. */
+static void put(const struct copy *copy, unsigned i)
+{
+	FILE *file = open_file(copy->fixture, copy->names[i], "w");
+
+	assert_int_equal(fwrite(copy->data[i], 1, copy->bytes[i], file), copy->bytes[i]);
+	fclose(file);
+}
+
+static void put_all(struct fixture *f, const struct copy *copy)
+{
+	clear(f);
+	for (unsigned i = 0; i < copy->count; i++)
+		put(copy, i);
+}
+
+static bool is_there(const struct copy *copy, const struct copy *in, unsigned i)
+{
+	for (unsigned k = 0; k < in->count; k++)
+		if (strcmp(in->names[k], copy->names[i]) == 0 && in->bytes[k] == copy->bytes[i] &&
+			memcmp(in->data[k], copy->data[i], copy->bytes[i]) == 0)
+			return true;
+	return false;
+}
+
+static void open_damaged(struct fixture *f, const char *words)
+{
+	assert_int_equal(open_log(f), f->config.member_count == 1 ? -EBADMSG : 0);
+	assert_true(f->log.damaged);
+	if (f->config.member_count == 1)
+		assert_non_null(strstr(f->error.text, words));
+	kill_log(f);
+}
+
+/* A segment of before lacks entries below the mark; a mark of before lags, as it may. */
+static void an_older_segment_is_damage_and_an_older_mark_is_none(void **state)
+{
+	struct fixture *f = *state;
+	struct copy *older, *newer;
+	unsigned tried = 0;
+
+	for (f->config.member_count = 1; f->config.member_count <= 3; f->config.member_count += 2) {
+		assert_int_equal(open_log(f), 0);
+		append(f, 20);
+		older = copy_of(f);
+		append(f, 12);
+		kill_log(f);
+		newer = copy_of(f);
+		for (unsigned i = 0; i < older->count; i++) {
+			if (is_there(older, newer, i))
+				continue;
+			put_all(f, newer);
+			put(older, i);
+			tried++;
+			if (strcmp(older->names[i], "synced") != 0) {
+				open_damaged(f, older->names[i]);
+				continue;
+			}
+			assert_int_equal(open_log(f), 0);
+			assert_false(f->log.damaged);
+			assert_int_equal(f->records, 32);
+			kill_log(f);
+		}
+		clear(f);
+		free(older);
+		free(newer);
+	}
+	assert_int_equal(tried, 4);
+}
+
+/* It is whole in itself. Where its process ends tells those who have heard of more (R-K25). */
+static void an_older_copy_of_all_files_ends_before_what_was_reported(void **state)
+{
+	struct fixture *f = *state;
+	struct copy *older;
+	uint64_t reported, process;
+
+	assert_int_equal(open_log(f), 0);
+	process = f->incarnation;
+	append(f, 20);
+	older = copy_of(f);
+	append(f, 12);
+	reported = f->log.durable;
+	kill_log(f);
+	for (unsigned n = 1; n <= 3; n++) { /* and later processes make it longer */
+		if (n == 1)
+			put_all(f, older);
+		assert_int_equal(open_log(f), 0);
+		assert_false(f->log.damaged);
+		assert_int_equal(f->records, 20 * n);
+		append(f, 20);
+		assert_true(kv_log_end_of(&f->log, process) < reported);
+		kill_log(f);
+	}
+	free(older);
+}
+
+static void a_file_of_another_member_is_not_believed(void **state)
+{
+	struct fixture *f = *state;
+	struct copy *another, *own;
+
+	f->member = "b";
+	make_log(f, false);
+	another = copy_of(f);
+	clear(f);
+	f->member = "a";
+	make_log(f, false);
+	own = copy_of(f);
+	for (unsigned i = 0; i < another->count; i++) {
+		put_all(f, own);
+		put(another, i);
+		if (strcmp(another->names[i], "synced") == 0) {
+			open_damaged(f, "/synced is missing, or cannot be read");
+			continue;
+		}
+		assert_int_equal(open_log(f), -EINVAL);
+		assert_non_null(strstr(f->error.text, "is that of member b"));
+		kill_log(f);
+	}
+	put_all(f, another);
+	assert_int_equal(open_log(f), -EINVAL);
+	kill_log(f);
+	free(another);
+	free(own);
 }
 
 /* R-D5: what is lost is WIPEd, so it is no new member, also when the process ends at once. */
@@ -538,6 +717,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_member_alone_does_not_open_a_damaged_log_and_changes_no_byte, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			an_older_segment_is_damage_and_an_older_mark_is_none, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			an_older_copy_of_all_files_ends_before_what_was_reported, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_file_of_another_member_is_not_believed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_member_with_peers_sets_a_damaged_log_aside_and_is_not_new, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
