@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/exchange.h"
+#include "cli/other_port.h"
 
 #define REQUEST_BYTES 512
 #define ADVICE        "give the address under `http` in the configuration of the node, and add one if there is none"
@@ -35,40 +36,6 @@ static int get(struct hf_loop *loop, const struct hf_addr *at, const char *path,
 }
 
 /* ---- something else is there ---- */
-
-static bool answers(struct hf_loop *loop, const struct hf_addr *at, const char *request, size_t request_bytes,
-	uint64_t wait_ns, char *begin, size_t begin_bytes)
-{
-	char *answer;
-	size_t bytes;
-
-	if (exchange(loop, at, request, request_bytes, EXCHANGE_FIRST, wait_ns, &answer, &bytes) != 0)
-		return false;
-	memset(begin, 0, begin_bytes);
-	memcpy(begin, answer, bytes < begin_bytes ? bytes : begin_bytes);
-	free(answer);
-	return bytes > 0;
-}
-
-/* NULL: none that is known here. */
-static const char *find_protocol(struct hf_loop *loop, const struct hf_addr *at, uint64_t wait_ns)
-{
-	/* ApiVersions, version 0, correlation id "hold", no client id */
-	static const char api_versions[] = {0, 0, 0, 10, 0, 18, 0, 0, 'h', 'o', 'l', 'd', (char)0xff, (char)0xff};
-	static const char ping[] = "PING\r\n";
-	char begin[8];
-
-	if (answers(loop, at, ping, strlen(ping), wait_ns, begin, sizeof(begin))) {
-		if (begin[0] == '+' || begin[0] == '-')
-			return "Redis";
-		if (memcmp(begin, "ERROR", 5) == 0)
-			return "memcached";
-	}
-	if (answers(loop, at, api_versions, sizeof(api_versions), wait_ns, begin, sizeof(begin)) &&
-		memcmp(begin + 4, "hold", 4) == 0)
-		return "Kafka";
-	return NULL;
-}
 
 /* The command that shows a page which the node has; NULL. */
 static const char *find_command(struct hf_loop *loop, const struct hf_addr *at, uint64_t wait_ns)
@@ -104,7 +71,7 @@ static void say(struct hf_loop *loop, const struct hf_addr *at, const char *path
 	else if (status < 0 && status != -ETIMEDOUT && status != -ECONNRESET && status != -EPIPE)
 		hf_error_set(error, status, "%s cannot be reached: %s; start the process, or " ADVICE, text,
 			strerror(-status));
-	else if ((found = find_protocol(loop, at, wait_ns)) != NULL)
+	else if ((found = other_port_find(loop, at, "HTTP", wait_ns)) != NULL)
 		hf_error_set(error, -EPROTO, "%s serves clients of %s, and no page %s: " ADVICE, text, found, path);
 	else if (status == -ETIMEDOUT)
 		hf_error_set(error, status, "%s has not answered within %.0f s: try again, or " ADVICE, text,
