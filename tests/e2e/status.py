@@ -177,6 +177,21 @@ def a_status_command_says_what_is_at_the_address_instead(directory):
             assert _status(directory, right, address).returncode == 0
 
 
+def a_command_for_clients_says_what_is_at_the_address_instead(directory):
+    broker_wanted, proxy_wanted = "and not of Kafka", "and is no proxy of a Redis; give the address under `listen`"
+    with kv_cluster.Cluster(directory, "shm", 1) as store:
+        redis, control = "%s:%d" % store.address(0), f"{store.hosts[0][0]}:18700"
+        for address, command, words in (
+                (redis, "topics --brokers @", f"serves clients of Redis, {broker_wanted}"),
+                (store.http(0), "groups --brokers @", f"serves clients of HTTP, {broker_wanted}"),
+                (control, "topics --brokers @", "ended the connection: a control port of a node does"),
+                (redis, "consume --brokers @ --topic t --timeout 6", f"serves clients of Redis, {broker_wanted}"),
+                (redis, "smr members remove @ 1", f"serves clients of Redis, {proxy_wanted}"),
+                (store.http(0), "smr members remove @ 1", f"serves clients of HTTP, {proxy_wanted}")):
+            done = program.run(directory, *command.replace("@", address).split())
+            assert done.returncode > 0 and f"{address} {words}" in done.stderr, (command, done.stderr)
+
+
 def a_status_command_ends_where_nothing_answers(directory):
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent:

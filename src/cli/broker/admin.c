@@ -4,11 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/other_port.h"
+
 #define TURN_NS    50000000ull
 #define PAUSE_NS   100000000ull
-#define TRIES      3u  /* of opening a connection, which must wait after one that broke */
-#define WORDS      100 /* bytes of a broker's words that are shown */
-#define COORDINATE 3   /* versions of FindCoordinator that name one group */
+#define TRIES      3u            /* of opening a connection, which must wait after one that broke */
+#define SILENT_NS  2000000000ull /* then it is asked in other protocols, */
+#define OTHER_NS   500000000ull  /* for so long in each */
+#define WORDS      100           /* bytes of a broker's words that are shown */
+#define COORDINATE 3             /* versions of FindCoordinator that name one group */
 #define REMEDY     ", and whether the change was made is unknown: list, then try again"
 
 /* A request under way. */
@@ -52,6 +56,14 @@ bool admin_pause(struct admin *admin, uint64_t begun_ns, uint64_t limit_ns)
 
 /* ---- one broker ---- */
 
+/* Which other protocol a broker's address serves, that has answered nothing; NULL. */
+static const char *find_other(const struct admin *admin, const struct leaders_broker *broker)
+{
+	if (broker->link.broken == -ECONNREFUSED)
+		return NULL;
+	return other_port_find(admin->leaders.loop, &broker->link.remote, "Kafka", OTHER_NS);
+}
+
 /* Why there is no answer. `sent`: the request may have been executed. */
 static int tell_broken(const struct admin *admin, const struct leaders_broker *broker,
 	const struct admin_request *request, bool sent, struct hf_error *error)
@@ -74,9 +86,8 @@ static int tell_broken(const struct admin *admin, const struct leaders_broker *b
 	case -EPIPE:
 	case -ECONNRESET:
 		return hf_error_set(error, reason,
-			"%s ended the connection%s; the log of the broker has the reason, and its listener must be "
-			"without "
-			"TLS and SASL",
+			"%s ended the connection%s: a control port of a node does, and a listener with TLS or SASL; "
+			"name a listener of a broker without, or look at the log of the broker",
 			at, more);
 	default:
 		return hf_error_set(error, reason != 0 ? reason : -ENOTCONN,
@@ -136,16 +147,23 @@ static void answered(struct kafka_call *call, const void *response)
 		asked->words[i] = words.at[i] >= ' ' && words.at[i] <= '~' ? words.at[i] : '?';
 }
 
-/* NULL: the broker has not sent them; its link has the reason. */
-static const struct codec_range *find_versions(struct admin *admin, struct leaders_broker *broker, int16_t key)
+/* NULL: the broker has not sent them; its link has the reason, or another protocol is served there. */
+static const struct codec_range *find_versions(
+	struct admin *admin, struct leaders_broker *broker, int16_t key, const char **other_out)
 {
+	uint64_t silent_ns = hf_loop_now_ns(admin->leaders.loop) + SILENT_NS;
 	const struct codec_range *versions = NULL;
 	bool waited = false;
 
 	for (unsigned i = 0; i < TRIES && versions == NULL && !waited; i++) {
 		versions = leaders_versions(broker, key);
-		for (; broker->versions.waiting; waited = true)
+		for (; broker->versions.waiting && *other_out == NULL; waited = true) {
 			(void)hf_loop_turn(admin->leaders.loop, TURN_NS);
+			if (hf_loop_now_ns(admin->leaders.loop) < silent_ns)
+				continue;
+			silent_ns = UINT64_MAX;
+			*other_out = find_other(admin, broker);
+		}
 		if (waited)
 			versions = leaders_versions(broker, key);
 		else if (versions == NULL)
@@ -158,13 +176,21 @@ static int choose_version(struct admin *admin, struct leaders_broker *broker, co
 	int16_t *out, struct hf_error *error)
 {
 	const struct codec_api *api = codec_find_api(kafka_apis, KAFKA_APIS, request->key);
-	const struct codec_range *versions = find_versions(admin, broker, request->key);
+	const char *other = NULL;
+	const struct codec_range *versions = find_versions(admin, broker, request->key, &other);
 	int16_t oldest = api->request->versions.from;
 	char at[HF_ADDR_TEXT];
 
+	hf_addr_format(&broker->link.remote, at);
+	if (versions == NULL && other == NULL)
+		other = find_other(admin, broker);
+	if (versions == NULL && other != NULL)
+		return hf_error_set(error, -EPROTO,
+			"%s serves clients of %s, and not of Kafka: give an address of `listeners` in the "
+			"configuration of a broker",
+			at, other);
 	if (versions == NULL)
 		return tell_broken(admin, broker, request, false, error);
-	hf_addr_format(&broker->link.remote, at);
 	if (versions->to < versions->from)
 		return hf_error_set(
 			error, -EOPNOTSUPP, "the broker at %s does not serve %s; another release may", at, api->name);

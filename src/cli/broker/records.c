@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/other_port.h"
 #include "cli/process.h"
 
 #define SILENT_NS      3000000000ull
+#define OTHER_NS       500000000ull
 #define TIMEOUT_MOST_S 3600
 #define SECOND_NS      1e9
 
@@ -179,6 +181,28 @@ static int parse(int argc, char **argv, struct records_options *options)
 	return EXIT_DONE;
 }
 
+/* What the first of the addresses serves instead, if it does. */
+static void tell_silence(struct records_client *client, const struct records_options *options)
+{
+	char first[HF_ADDR_TEXT];
+	struct hf_addr at;
+	const char *other = NULL;
+
+	(void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(options->broker, ","), options->broker);
+	if (hf_addr_parse(first, &at) == 0)
+		other = other_port_find(client->loop, &at, "Kafka", OTHER_NS);
+	if (other != NULL)
+		(void)cli_refuse(options->command,
+			"%s serves clients of %s, and not of Kafka; it is tried on. Give an address of `listeners` in "
+			"the configuration of a broker",
+			first, other);
+	else
+		(void)cli_refuse(options->command,
+			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with "
+			"`holdfast topics --brokers %s`",
+			options->broker, options->topics[0], options->broker);
+}
+
 int records_wait(struct records_client *client, const struct records_options *options, bool answered)
 {
 	uint64_t now_ns = hf_loop_now_ns(client->loop);
@@ -193,10 +217,7 @@ int records_wait(struct records_client *client, const struct records_options *op
 		client->since_ns = 0;
 	} else if (client->since_ns != 0 && now_ns >= client->since_ns + SILENT_NS) {
 		client->since_ns = 0;
-		(void)cli_refuse(options->command,
-			"no broker of %s answers for the topic %s yet; it is tried on. Look at it with "
-			"`holdfast topics --brokers %s`",
-			options->broker, options->topics[0], options->broker);
+		tell_silence(client, options);
 	}
 	(void)hf_loop_turn(client->loop, RECORDS_TURN_NS);
 	return 0;

@@ -4,17 +4,45 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/other_port.h"
 #include "cli/process.h"
 #include "cli/smr/ask.h"
 #include "cli/smr/smr.h"
 
 #define COMMAND    "smr members"
 #define WAIT_NS    60000000000ull /* a snapshot takes its time */
+#define OTHER_NS   500000000ull
 #define LINE_BYTES 400u
+#define UNKNOWN    "ERR unknown command"
 
 static bool is_word(const char *text)
 {
 	return text[0] != '\0' && strpbrk(text, " \t\r\n\"'") == NULL;
+}
+
+/* A server that has no proxy before it knows no such command. */
+static bool is_unknown(const struct resp_element *reply)
+{
+	return reply->type == RESP_ERROR && reply->bytes >= strlen(UNKNOWN) &&
+	       memcmp(reply->text, UNKNOWN, strlen(UNKNOWN)) == 0;
+}
+
+/* A proxy that ends its connection may be one of Redis; rc 0: the command is unknown there. */
+static int tell_no_proxy(struct hf_loop *loop, const struct hf_addr *at, int rc)
+{
+	const char *wanted = rc == 0 ? NULL : "Redis";
+	const char *found = rc == -ECONNREFUSED ? NULL : other_port_find(loop, at, wanted, OTHER_NS);
+	char text[HF_ADDR_TEXT];
+
+	hf_addr_format(at, text);
+	if (found != NULL)
+		return cli_refuse(COMMAND,
+			"%s serves clients of %s, and is no proxy of a Redis; give the address under `listen` of an "
+			"smr-proxy that runs",
+			text, found);
+	return cli_refuse(COMMAND,
+		"%s does not answer as a proxy: %s; give the address under `listen` of a member that runs", text,
+		rc == 0 ? "the command is unknown there" : strerror(-rc));
 }
 
 static int send_change(const struct hf_addr *proxy, const char *line)
@@ -22,7 +50,6 @@ static int send_change(const struct hf_addr *proxy, const char *line)
 	struct resp_element reply = {0};
 	struct hf_loop *loop;
 	struct ask ask = {0};
-	char text[HF_ADDR_TEXT];
 	int rc = hf_loop_create(hf_env_host(), &loop), status = EXIT_DONE;
 
 	if (rc != 0)
@@ -33,11 +60,8 @@ static int send_change(const struct hf_addr *proxy, const char *line)
 	if (rc == -ETIMEDOUT)
 		status = cli_refuse(COMMAND, "no answer in 60 s: a member that is added has to run and to reach the "
 					     "others; the change goes on until it does, or its id is removed");
-	else if (rc != 0)
-		status = cli_refuse(COMMAND,
-			"%s does not answer as a proxy: %s; give the address under `listen` of a "
-			"member that runs",
-			hf_addr_format(proxy, text), strerror(-rc));
+	else if (rc != 0 || is_unknown(&reply))
+		status = tell_no_proxy(loop, proxy, rc);
 	else if (reply.type == RESP_ERROR)
 		status = cli_refuse(COMMAND, "%.*s", (int)reply.bytes, (const char *)reply.text);
 	else
