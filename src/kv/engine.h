@@ -131,7 +131,6 @@ struct hf_kv {
 	bool attached;
 	unsigned page_count; /* of those in status.c that are served */
 	struct service_metrics metrics;
-	struct hf_metric *read_latency, *write_latency;
 };
 
 /* ---- busy.c ---- */

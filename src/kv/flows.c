@@ -247,8 +247,7 @@ static bool deliver(struct hf_kv_flow *flow)
 		return false;
 	list_remove(&op->in_flow);
 	user = op->user;
-	hf_metric_observe(
-		change_is_read(user) ? kv->read_latency : kv->write_latency, hf_loop_now_ns(kv->loop) - op->posted_ns);
+	service_metrics_took(&kv->metrics, !change_is_read(user), hf_loop_now_ns(kv->loop) - op->posted_ns);
 	user->done(user);
 	op_give(kv, op);
 	return true;

@@ -198,29 +198,14 @@ static void sample(const void *service, uint64_t *values)
 	values[PURGED] = status.purged;
 }
 
-static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
-{
-	return service_metrics_latency("holdfast_kv_operation_seconds",
-		"From the arrival of an operation until its reply.", label, (struct hf_metric_label){"kind", kind});
-}
-
 static void open_metrics(struct hf_kv *kv)
 {
 	struct hf_metric_label label = {"node", kv->node->config.name};
 
 	service_metrics_open(&kv->metrics, rows, ROWS, label, sample, kv);
 	node_status_service(kv->node, &kv->metrics);
-	kv->read_latency = open_latency(label, "read");
-	kv->write_latency = open_latency(label, "write");
-}
-
-static void close_metrics(struct hf_kv *kv)
-{
-	if (kv->read_latency == NULL)
-		return;
-	service_metrics_close(&kv->metrics);
-	hf_metric_hide(kv->read_latency);
-	hf_metric_hide(kv->write_latency);
+	service_metrics_latency(&kv->metrics, "holdfast_kv_operation_seconds",
+		"From the arrival of an operation until its reply.", label);
 }
 
 /* ---- opening ---- */
@@ -246,7 +231,7 @@ int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 
 void kv_status_close(struct hf_kv *kv)
 {
-	close_metrics(kv);
+	service_metrics_close(&kv->metrics);
 	while (kv->page_count > 0)
 		http_unroute(kv->node->status.http, pages[--kv->page_count].path);
 }

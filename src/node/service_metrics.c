@@ -25,6 +25,10 @@ void service_metrics_close(struct service_metrics *metrics)
 	list_remove(&metrics->node);
 	for (unsigned i = 0; i < metrics->count; i++)
 		hf_metric_hide(metrics->metrics[i]);
+	if (metrics->reads != NULL) {
+		hf_metric_hide(metrics->reads);
+		hf_metric_hide(metrics->writes);
+	}
 	*metrics = (struct service_metrics){0};
 }
 
@@ -43,8 +47,8 @@ void service_metrics_sample(struct service_metrics *metrics)
 	}
 }
 
-struct hf_metric *service_metrics_latency(
-	const char *name, const char *help, struct hf_metric_label label, struct hf_metric_label kind)
+static struct hf_metric *open_latency(
+	const char *name, const char *help, struct hf_metric_label label, const char *kind)
 {
 	static const uint64_t bounds[] = {10 * NS_US, 25 * NS_US, 50 * NS_US, 100 * NS_US, 250 * NS_US, 500 * NS_US,
 		NS_MS, 2500 * NS_US, 5 * NS_MS, 10 * NS_MS, 25 * NS_MS, 50 * NS_MS, 100 * NS_MS, 250 * NS_MS,
@@ -53,8 +57,23 @@ struct hf_metric *service_metrics_latency(
 	return hf_metric_register(&(struct hf_metric_info){.name = name,
 		.help = help,
 		.kind = HF_METRIC_HISTOGRAM,
-		.labels = {label, kind},
+		.labels = {label, {"kind", kind}},
 		.bounds = bounds,
 		.bound_count = COUNT(bounds),
 		.divisor = NS_S});
+}
+
+void service_metrics_latency(
+	struct service_metrics *metrics, const char *name, const char *help, struct hf_metric_label label)
+{
+	metrics->reads = open_latency(name, help, label, "read");
+	metrics->writes = open_latency(name, help, label, "write");
+}
+
+void service_metrics_took(const struct service_metrics *metrics, bool writes, uint64_t ns)
+{
+	struct hf_metric *metric = writes ? metrics->writes : metrics->reads;
+
+	if (metric != NULL)
+		hf_metric_observe(metric, ns);
 }

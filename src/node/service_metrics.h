@@ -4,6 +4,8 @@
 #ifndef HOLDFAST_NODE_SERVICE_METRICS_H
 #define HOLDFAST_NODE_SERVICE_METRICS_H
 
+#include <stdbool.h>
+
 #include <holdfast/metrics.h>
 
 #include "base/list.h"
@@ -21,6 +23,7 @@ struct service_metrics {
 	unsigned count; /* of rows; 0: not open */
 	struct hf_metric *metrics[SERVICE_METRICS_MAX];
 	uint64_t told[SERVICE_METRICS_MAX]; /* of counters: what was added so far */
+	struct hf_metric *reads, *writes;   /* how long they take; NULL: that is not measured */
 	/* One value for each row; of a COUNTER its total, which may begin anew. */
 	void (*sample)(const void *service, uint64_t *values);
 	const void *service;
@@ -32,8 +35,10 @@ void service_metrics_open(struct service_metrics *metrics, const struct service_
 void service_metrics_close(struct service_metrics *metrics); /* what is not open is legal */
 void service_metrics_sample(struct service_metrics *metrics);
 
-/* How long operations take, in seconds; observe nanoseconds. */
-struct hf_metric *service_metrics_latency(
-	const char *name, const char *help, struct hf_metric_label label, struct hf_metric_label kind);
+/* Of metrics that are open: two histograms of how long operations take, in seconds, with the label `kind`. */
+void service_metrics_latency(
+	struct service_metrics *metrics, const char *name, const char *help, struct hf_metric_label label);
+/* For service_metrics_latency: an operation ended. Legal once they are closed, and does nothing then. */
+void service_metrics_took(const struct service_metrics *metrics, bool writes, uint64_t ns);
 
 #endif

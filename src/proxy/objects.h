@@ -60,7 +60,6 @@ struct proxy {
 	struct list crowded, held_reads, stranded, sent;
 	unsigned page_count; /* of those in status.c that are served */
 	struct service_metrics metrics;
-	struct hf_metric *read_latency, *write_latency; /* of runs */
 	struct hf_timer retry;
 	uint64_t next_run;
 	struct hf_channel *channel;

@@ -18,8 +18,7 @@ static void end(struct run *run)
 {
 	struct proxy *proxy = run->proxy;
 
-	hf_metric_observe(proxy_run_writes(run) ? proxy->write_latency : proxy->read_latency,
-		hf_loop_now_ns(proxy->loop) - run->since_ns);
+	service_metrics_took(&proxy->metrics, proxy_run_writes(run), hf_loop_now_ns(proxy->loop) - run->since_ns);
 	run->routed(run);
 }
 

@@ -152,30 +152,15 @@ static void sample(const void *service, uint64_t *values)
 	values[READS] = status.reads;
 }
 
-static struct hf_metric *open_latency(struct hf_metric_label label, const char *kind)
-{
-	return service_metrics_latency("holdfast_proxy_run_seconds",
-		"From the arrival of consecutive commands of a client, all reads or all writes, until their replies.",
-		label, (struct hf_metric_label){"kind", kind});
-}
-
 static void open_metrics(struct proxy *proxy)
 {
 	struct hf_metric_label label = {"node", proxy->node->config.name};
 
 	service_metrics_open(&proxy->metrics, rows, ROWS, label, sample, proxy);
 	node_status_service(proxy->node, &proxy->metrics);
-	proxy->read_latency = open_latency(label, "read");
-	proxy->write_latency = open_latency(label, "write");
-}
-
-static void close_metrics(struct proxy *proxy)
-{
-	if (proxy->read_latency == NULL)
-		return;
-	service_metrics_close(&proxy->metrics);
-	hf_metric_hide(proxy->read_latency);
-	hf_metric_hide(proxy->write_latency);
+	service_metrics_latency(&proxy->metrics, "holdfast_proxy_run_seconds",
+		"From the arrival of consecutive commands of a client, all reads or all writes, until their replies.",
+		label);
 }
 
 /* ---- opening ---- */
@@ -202,7 +187,7 @@ int proxy_status_open(struct proxy *proxy, struct hf_error *error)
 
 void proxy_status_close(struct proxy *proxy)
 {
-	close_metrics(proxy);
+	service_metrics_close(&proxy->metrics);
 	while (proxy->page_count > 0)
 		http_unroute(proxy->node->status.http, pages[--proxy->page_count].path);
 }
