@@ -296,24 +296,19 @@ static void serve(const struct http_request *request, struct http_answer *answer
 	json_decref(json);
 }
 
-static const struct {
-	const char *path;
-	http_handler *handler;
-} pages[] = {{"/broker.json", serve}, {"/ready", ready}};
+static const struct http_page pages[] = {{"/broker.json", serve}, {"/ready", ready}};
+
+static struct http_server *server_of(const struct broker *broker)
+{
+	return broker->node == NULL ? NULL : broker->node->status.http;
+}
 
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error)
 {
-	struct http_server *http = broker->node == NULL ? NULL : broker->node->status.http;
-	int rc = 0;
-
 	*status = (struct broker_status){.broker = broker, .timer = {.fire = update, .quiet = true}};
 	open_metrics(status);
 	update(&status->timer, hf_loop_now_ns(broker->loop));
-	for (; http != NULL && status->pages < sizeof(pages) / sizeof(*pages) && rc == 0; status->pages += rc == 0)
-		rc = http_route(http, pages[status->pages].path, pages[status->pages].handler, status);
-	return rc == 0 ? 0
-		       : hf_error_set(error, rc, "broker: %s is served by another service of this node",
-				 pages[status->pages].path);
+	return http_pages_open(&status->pages, server_of(broker), pages, sizeof(pages) / sizeof(*pages), status, error);
 }
 
 void broker_status_close(struct broker_status *status)
@@ -321,8 +316,7 @@ void broker_status_close(struct broker_status *status)
 	if (status->broker == NULL)
 		return;
 	hf_loop_cancel_timer(status->broker->loop, &status->timer);
-	while (status->pages > 0)
-		http_unroute(status->broker->node->status.http, pages[--status->pages].path);
+	http_pages_close(&status->pages, server_of(status->broker));
 	service_metrics_close(&status->metrics);
 	*status = (struct broker_status){0};
 }

@@ -6,6 +6,7 @@
 
 #include <holdfast/loop.h>
 
+#include "net/http.h"
 #include "node/service_metrics.h"
 
 #define BROKER_REASON_BYTES 160
@@ -16,7 +17,7 @@ struct broker_status {
 	struct broker *broker; /* NULL: not open */
 	struct hf_timer timer;
 	struct service_metrics metrics;
-	unsigned pages; /* that the HTTP server has */
+	struct http_pages pages;
 };
 
 int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error);

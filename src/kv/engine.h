@@ -36,6 +36,7 @@
 #include "kv/store.h"
 #include "kv/told.h"
 #include "kv/wire.h"
+#include "net/http.h"
 #include "node/service_metrics.h"
 
 struct clients;
@@ -129,7 +130,7 @@ struct hf_kv {
 	struct clients *clients;
 	struct hf_kv_status counters;
 	bool attached;
-	unsigned page_count; /* of those in status.c that are served */
+	struct http_pages pages;
 	struct service_metrics metrics;
 };
 

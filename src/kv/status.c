@@ -210,28 +210,19 @@ static void open_metrics(struct hf_kv *kv)
 
 /* ---- opening ---- */
 
-static const struct {
-	const char *path;
-	http_handler *handler;
-} pages[] = {{"/kv.json", serve}, {"/ready", ready}};
+static const struct http_page pages[] = {{"/kv.json", serve}, {"/ready", ready}};
 
 int kv_status_open(struct hf_kv *kv, struct hf_error *error)
 {
-	struct http_server *http = kv->node->status.http;
-	int rc = 0;
+	int rc = http_pages_open(&kv->pages, kv->node->status.http, pages, sizeof(pages) / sizeof(*pages), kv, error);
 
-	for (; http != NULL && kv->page_count < sizeof(pages) / sizeof(*pages) && rc == 0; kv->page_count += rc == 0)
-		rc = http_route(http, pages[kv->page_count].path, pages[kv->page_count].handler, kv);
 	if (rc == 0)
 		open_metrics(kv);
-	return rc == 0 ? 0
-		       : hf_error_set(error, rc, "kv: %s is served by another service of this node already",
-				 pages[kv->page_count].path);
+	return rc;
 }
 
 void kv_status_close(struct hf_kv *kv)
 {
 	service_metrics_close(&kv->metrics);
-	while (kv->page_count > 0)
-		http_unroute(kv->node->status.http, pages[--kv->page_count].path);
+	http_pages_close(&kv->pages, kv->node->status.http);
 }

@@ -174,6 +174,29 @@ void http_unroute(struct http_server *server, const char *path)
 	}
 }
 
+int http_pages_open(struct http_pages *opened, struct http_server *server, const struct http_page *pages,
+	unsigned count, void *context, struct hf_error *error)
+{
+	int rc = 0;
+
+	*opened = (struct http_pages){.pages = pages};
+	if (server == NULL)
+		return 0;
+	for (; opened->count < count && rc == 0; opened->count += rc == 0)
+		rc = http_route(server, pages[opened->count].path, pages[opened->count].handler, context);
+	if (rc == 0)
+		return 0;
+	hf_error_set(error, rc, "%s is served by another service of this node already", pages[opened->count].path);
+	http_pages_close(opened, server);
+	return rc;
+}
+
+void http_pages_close(struct http_pages *opened, struct http_server *server)
+{
+	while (opened->count > 0)
+		http_unroute(server, opened->pages[--opened->count].path);
+}
+
 int http_address(const struct http_server *server, struct hf_addr *address_out)
 {
 	return hf_io_local(server->listener, address_out);

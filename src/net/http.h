@@ -44,6 +44,20 @@ int http_route(struct http_server *server, const char *path, http_handler *handl
 
 void http_unroute(struct http_server *server, const char *path); /* NULL, or no such route: nothing happens */
 
+/* The pages of one service. */
+struct http_page {
+	const char *path;
+	http_handler *handler;
+};
+struct http_pages {
+	const struct http_page *pages;
+	unsigned count; /* 0: none is served */
+};
+/* All of them, or none; `server` NULL: none. The errors of http_route, with words. */
+int http_pages_open(struct http_pages *opened, struct http_server *server, const struct http_page *pages,
+	unsigned count, void *context, struct hf_error *error);
+void http_pages_close(struct http_pages *opened, struct http_server *server); /* what is not open is legal */
+
 int http_address(const struct http_server *server, struct hf_addr *address_out); /* where it listens, port included */
 
 #endif

@@ -111,11 +111,8 @@ static void register_metrics(struct hf_node *node)
 
 int node_status_open(struct hf_node *node, struct hf_error *error)
 {
-	static const struct {
-		const char *path;
-		http_handler *handler;
-	} pages[] = {{"/", index_page}, {"/health", health_page}, {"/metrics", metrics_page},
-		{"/metrics.json", metrics_json_page}, {"/metrics/json", metrics_json_page}};
+	static const struct http_page pages[] = {{"/", index_page}, {"/health", health_page},
+		{"/metrics", metrics_page}, {"/metrics.json", metrics_json_page}, {"/metrics/json", metrics_json_page}};
 	char text[HF_ADDR_TEXT];
 	struct hf_addr address;
 	int rc;

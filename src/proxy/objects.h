@@ -5,6 +5,7 @@
 #include <holdfast/channel.h>
 
 #include "base/log.h"
+#include "net/http.h"
 #include "node/service_metrics.h"
 #include "proxy/deadlines.h"
 #include "proxy/protocol.h"
@@ -58,7 +59,7 @@ struct proxy {
 	struct log_limit full_log, evicted_log, http_log;
 	/* runs */
 	struct list crowded, held_reads, stranded, sent;
-	unsigned page_count; /* of those in status.c that are served */
+	struct http_pages pages;
 	struct service_metrics metrics;
 	struct hf_timer retry;
 	uint64_t next_run;

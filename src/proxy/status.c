@@ -165,29 +165,20 @@ static void open_metrics(struct proxy *proxy)
 
 /* ---- opening ---- */
 
-static const struct {
-	const char *path;
-	http_handler *handler;
-} pages[] = {{"/smr.json", serve}, {"/ready", ready}};
+static const struct http_page pages[] = {{"/smr.json", serve}, {"/ready", ready}};
 
 int proxy_status_open(struct proxy *proxy, struct hf_error *error)
 {
-	struct http_server *http = proxy->node->status.http;
-	int rc = 0;
+	int rc = http_pages_open(
+		&proxy->pages, proxy->node->status.http, pages, sizeof(pages) / sizeof(*pages), proxy, error);
 
-	for (; http != NULL && proxy->page_count < sizeof(pages) / sizeof(*pages) && rc == 0;
-		proxy->page_count += rc == 0)
-		rc = http_route(http, pages[proxy->page_count].path, pages[proxy->page_count].handler, proxy);
 	if (rc == 0)
 		open_metrics(proxy);
-	return rc == 0 ? 0
-		       : hf_error_set(error, rc, "%s is served by another service of this node already",
-				 pages[proxy->page_count].path);
+	return rc;
 }
 
 void proxy_status_close(struct proxy *proxy)
 {
 	service_metrics_close(&proxy->metrics);
-	while (proxy->page_count > 0)
-		http_unroute(proxy->node->status.http, pages[--proxy->page_count].path);
+	http_pages_close(&proxy->pages, proxy->node->status.http);
 }
