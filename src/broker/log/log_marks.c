@@ -331,13 +331,14 @@ bool log_marks_prove_all(const struct log_marks *marks)
 
 int64_t log_marks_ended(const struct log_marks *marks)
 {
-	for (uint32_t i = 0; marks != NULL && i < marks->piece_count * PIECE_SLOTS; i++) {
-		const struct record *record = record_at(marks, i);
+	const struct record *record;
+	uint32_t i;
 
-		if (record != NULL && is_of(record, nobody, LIVES_INDEX))
-			return is_same_boot(marks, record) ? record->hw : 0;
-	}
-	return 0;
+	if (marks == NULL)
+		return 0;
+	i = find(marks, nobody, LIVES_INDEX);
+	record = i < marks->piece_count * PIECE_SLOTS ? record_at(marks, i) : NULL;
+	return record != NULL && is_same_boot(marks, record) ? record->hw : 0;
 }
 
 bool log_marks_are_empty(const struct log_marks *marks)
