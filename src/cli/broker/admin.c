@@ -9,8 +9,7 @@
 #define TURN_NS    50000000ull
 #define PAUSE_NS   100000000ull
 #define TRIES      3u            /* of opening a connection, which must wait after one that broke */
-#define SILENT_NS  2000000000ull /* then it is asked in other protocols, */
-#define OTHER_NS   500000000ull  /* for so long in each */
+#define SILENT_NS  2000000000ull /* then it is asked in other protocols */
 #define WORDS      100           /* bytes of a broker's words that are shown */
 #define COORDINATE 3             /* versions of FindCoordinator that name one group */
 #define REMEDY     ", and whether the change was made is unknown: list, then try again"
@@ -61,7 +60,7 @@ static const char *find_other(const struct admin *admin, const struct leaders_br
 {
 	if (broker->link.broken == -ECONNREFUSED)
 		return NULL;
-	return other_port_find(admin->leaders.loop, &broker->link.remote, "Kafka", OTHER_NS);
+	return other_port_find(admin->leaders.loop, &broker->link.remote, "Kafka", OTHER_PORT_NS);
 }
 
 /* Why there is no answer. `sent`: the request may have been executed. */
@@ -169,6 +168,8 @@ static const struct codec_range *find_versions(
 		else if (versions == NULL)
 			(void)hf_loop_turn(admin->leaders.loop, TURN_NS);
 	}
+	if (versions == NULL && silent_ns != UINT64_MAX)
+		*other_out = find_other(admin, broker);
 	return versions;
 }
 
@@ -182,8 +183,6 @@ static int choose_version(struct admin *admin, struct leaders_broker *broker, co
 	char at[HF_ADDR_TEXT];
 
 	hf_addr_format(&broker->link.remote, at);
-	if (versions == NULL && other == NULL)
-		other = find_other(admin, broker);
 	if (versions == NULL && other != NULL)
 		return hf_error_set(error, -EPROTO,
 			"%s serves clients of %s, and not of Kafka: give an address of `listeners` in the "

@@ -11,7 +11,6 @@
 #include "cli/process.h"
 
 #define SILENT_NS      3000000000ull
-#define OTHER_NS       500000000ull
 #define TIMEOUT_MOST_S 3600
 #define SECOND_NS      1e9
 
@@ -190,7 +189,7 @@ static void tell_silence(struct records_client *client, const struct records_opt
 
 	(void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(options->broker, ","), options->broker);
 	if (hf_addr_parse(first, &at) == 0)
-		other = other_port_find(client->loop, &at, "Kafka", OTHER_NS);
+		other = other_port_find(client->loop, &at, "Kafka", OTHER_PORT_NS);
 	if (other != NULL)
 		(void)cli_refuse(options->command,
 			"%s serves clients of %s, and not of Kafka; it is tried on. Give an address of `listeners` in "

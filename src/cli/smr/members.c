@@ -11,7 +11,6 @@
 
 #define COMMAND    "smr members"
 #define WAIT_NS    60000000000ull /* a snapshot takes its time */
-#define OTHER_NS   500000000ull
 #define LINE_BYTES 400u
 #define UNKNOWN    "ERR unknown command"
 
@@ -31,7 +30,7 @@ static bool is_unknown(const struct resp_element *reply)
 static int tell_no_proxy(struct hf_loop *loop, const struct hf_addr *at, int rc)
 {
 	const char *wanted = rc == 0 ? NULL : "Redis";
-	const char *found = rc == -ECONNREFUSED ? NULL : other_port_find(loop, at, wanted, OTHER_NS);
+	const char *found = rc == -ECONNREFUSED ? NULL : other_port_find(loop, at, wanted, OTHER_PORT_NS);
 	char text[HF_ADDR_TEXT];
 
 	hf_addr_format(at, text);
