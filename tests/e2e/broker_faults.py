@@ -4,7 +4,6 @@ Three brokers. What is held to: a holder that fails costs its partition no leade
 on changes no byte of what was committed meanwhile, on no replica; a rail that is cut costs no leader and no grant.
 """
 import hashlib
-import http.client
 import json
 import pathlib
 import random
@@ -69,16 +68,8 @@ class _Client:
         self.thread.join()
 
 
-def _counts(cluster, i):
-    client = http.client.HTTPConnection(cluster.hosts[i][0], 8080, timeout=LIMIT_S)
-    client.request("GET", "/metrics")
-    lines = client.getresponse().read().decode().splitlines()
-    client.close()
-    return {line.split("{")[0].split()[0]: float(line.split()[-1]) for line in lines if line.startswith("holdfast_broker_")}
-
-
 def _total(cluster, name):
-    return sum(_counts(cluster, i)[f"holdfast_broker_{name}"] for i in range(3))
+    return sum(program.metrics(cluster.hosts[i][0])[f"holdfast_broker_{name}"] for i in range(3))
 
 
 def _leader(cluster):

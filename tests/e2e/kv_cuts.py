@@ -5,7 +5,6 @@ One rail of one member at a time: both ways, or one way only, which the port doe
 begins, no client sees an error or loses its connection, the history is linearizable, and all members have the same
 digest in the end. That vqps moved is asked of their nodes, so that nothing passes by doing nothing.
 """
-import http.client
 import json
 import random
 import sys
@@ -22,14 +21,6 @@ NODES, RAILS = 3, 2
 CLIENTS = 3       # at each member
 CUT_S = (0.1, 0.5)
 REST_S = (0.3, 0.8)
-
-
-def _failovers(cluster, i):
-    client = http.client.HTTPConnection(cluster.hosts[i][0], 8080, timeout=60)
-    client.request("GET", "/metrics")
-    lines = client.getresponse().read().decode().splitlines()
-    client.close()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("holdfast_vqp_failovers_total"))
 
 
 def _switch(cluster, way, link, direction):
@@ -60,7 +51,7 @@ def rails_that_are_cut_and_restored_change_no_epoch_and_no_answer(directory):
         before = [cluster.status(i) for i in range(NODES)]
         kv_history.run(cluster, NODES, CLIENTS, history, lambda: _cut_all(cluster, history))
         after = [cluster.status(i) for i in range(NODES)]
-        moved = [_failovers(cluster, i) for i in range(NODES)]
+        moved = [program.metrics(cluster.hosts[i][0])["holdfast_vqp_failovers_total"] for i in range(NODES)]
         longest = max(end - begin for operations in history.operations.values() for *_, begin, end in operations)
         program.say(f"# {CUTS} cuts on {KIND}: {history.done} done, {history.refused} refused, {history.unknown} unknown; "
                     f"vqps moved {sum(moved):.0f} times; epoch {after[0]['epoch']}; the longest answer took {longest / 1e6:.1f} ms")
