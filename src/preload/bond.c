@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "dev/gid.h"
 #include "env/share.h"
+#include "preload/cm/cm.h"
 #include "preload/datagram.h"
 
 #define BOND_CONTROL_PORT 18600
@@ -149,9 +150,15 @@ static void rail_changed(struct hf_node *node, unsigned rail, bool up, void *con
 	async_port_changed(bond, any);
 }
 
+static void peer_ended(struct hf_peer *peer, void *context)
+{
+	cm_peer_ended(context, peer);
+}
+
 static int open_as(struct bond *bond, struct hf_loop *loop, const struct hf_node_config *config, struct hf_error *error)
 {
-	static const struct hf_node_events events = {.rail_changed = rail_changed};
+	static const struct hf_node_events events = {
+		.rail_changed = rail_changed, .peer_died = peer_ended, .peer_down = peer_ended};
 	int rc;
 
 	bond->address = config->management_count > 0 ? config->management[0] : config->rails[0].control;

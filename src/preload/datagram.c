@@ -9,6 +9,7 @@
 #include "dev/qp_rules.h"
 #include "env/fault.h"
 #include "preload/bond.h"
+#include "preload/cm/cm.h"
 #include "preload/drive.h"
 
 #define SL_IPV4  2u /* UCX until 1.18 reads it so, as mlx5 reports the kind of network header */
@@ -259,14 +260,20 @@ void datagram_arrived(struct bond *bond, const void *message, size_t bytes)
 	struct datagram_wr *wr;
 	struct list *posted;
 
-	if (bytes < DATAGRAM_HEAD_BYTES || (qp = table_get(&bond->datagram_qps, ntohl(head->to))) == NULL ||
+	if (bytes < DATAGRAM_HEAD_BYTES)
+		return;
+	memcpy(from.raw, head->gid, sizeof(from.raw));
+	if (ntohl(head->to) == DATAGRAM_CM_QP_NUM) {
+		cm_arrived(bond, &from, landing.data, bytes - DATAGRAM_HEAD_BYTES);
+		return;
+	}
+	if ((qp = table_get(&bond->datagram_qps, ntohl(head->to))) == NULL ||
 		(qp->qp.state != IBV_QPS_RTR && qp->qp.state != IBV_QPS_RTS) || ntohl(head->qkey) != qp->ud->qkey ||
 		(posted = list_pop_front(&qp->ud->posted)) == NULL)
 		return;
 	wr = container_of(posted, struct datagram_wr, node);
 	landing.wr = wr;
 	landing.bytes = bytes - DATAGRAM_HEAD_BYTES;
-	memcpy(from.raw, head->gid, sizeof(from.raw));
 	gid_fill_grh(grh, &from, &own, landing.bytes);
 	if (!fault_try(land, &landing))
 		wr->wc.status = IBV_WC_LOC_PROT_ERR;

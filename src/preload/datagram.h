@@ -23,6 +23,9 @@ struct datagram_head {
 #define DATAGRAM_HEAD_BYTES 36u
 #define DATAGRAM_IMM        1u
 #define DATAGRAM_SOLICITED  2u
+/* Messages of connection managers (cm/cm.h) are for queue pair 1, as on InfiniBand. */
+#define DATAGRAM_CM_QP_NUM 1u
+#define DATAGRAM_CM_QKEY   0x80010000u
 
 _Static_assert(sizeof(struct datagram_head) == DATAGRAM_HEAD_BYTES, "wire layout");
 
@@ -52,6 +55,8 @@ int datagram_links_open(struct bond *bond);
 void datagram_links_close(struct bond *bond);
 /* Returns room for a message of that many bytes, to be filled and sent; NULL: it is lost. */
 void *datagram_links_room(struct bond *bond, const struct hf_addr *to, size_t bytes);
+/* The same without waiting for room, for calls from the loop. */
+void *datagram_links_room_now(struct bond *bond, const struct hf_addr *to, size_t bytes);
 void datagram_links_send(struct bond *bond);
 /* Gives what has arrived to datagram_arrived. */
 void datagram_links_poll(struct bond *bond);

@@ -251,21 +251,39 @@ static void wait_for_slot(struct datagram_links *links, struct link *link)
 	}
 }
 
-void *datagram_links_room(struct bond *bond, const struct hf_addr *to, size_t bytes)
+static struct link *choose_link(struct datagram_links *links, const struct hf_addr *to)
 {
-	struct datagram_links *links = bond->datagrams;
 	struct link *link = find_link(links, to);
 
-	if (link == NULL)
-		return NULL;
-	if (link->posted - link->done > SLOTS / 2)
+	if (link != NULL && link->posted - link->done > SLOTS / 2)
 		take_sent(links);
-	wait_for_slot(links, link);
+	return link;
+}
+
+static void *room_of(struct datagram_links *links, struct link *link, size_t bytes)
+{
 	if (is_full(link))
 		return NULL;
 	links->chosen = link;
 	links->chosen_bytes = bytes;
 	return slot_at(link, link->posted);
+}
+
+void *datagram_links_room(struct bond *bond, const struct hf_addr *to, size_t bytes)
+{
+	struct link *link = choose_link(bond->datagrams, to);
+
+	if (link == NULL)
+		return NULL;
+	wait_for_slot(bond->datagrams, link);
+	return room_of(bond->datagrams, link, bytes);
+}
+
+void *datagram_links_room_now(struct bond *bond, const struct hf_addr *to, size_t bytes)
+{
+	struct link *link = choose_link(bond->datagrams, to);
+
+	return link == NULL ? NULL : room_of(bond->datagrams, link, bytes);
 }
 
 void datagram_links_send(struct bond *bond)

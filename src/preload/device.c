@@ -181,6 +181,27 @@ static void bond_leave(struct bond *bond)
 	drive_close();
 }
 
+int device_hold(struct bond **bond_out)
+{
+	int rc;
+
+	pthread_once(&configured, configure);
+	if (configure_rc != 0)
+		return configure_rc;
+	pthread_mutex_lock(&opening);
+	rc = bond_use(&the_bond);
+	pthread_mutex_unlock(&opening);
+	*bond_out = &the_bond;
+	return rc;
+}
+
+void device_release(struct bond *bond)
+{
+	pthread_mutex_lock(&opening);
+	bond_leave(bond);
+	pthread_mutex_unlock(&opening);
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct bond *bond = container_of(device, struct bond, device);
@@ -225,9 +246,7 @@ int ibv_close_device(struct ibv_context *base)
 	list_remove(&context->bond_link);
 	async_free(context);
 	drive_unlock();
-	pthread_mutex_lock(&opening);
-	bond_leave(bond);
-	pthread_mutex_unlock(&opening);
+	device_release(bond);
 	tally_close(base->async_fd);
 	pthread_mutex_destroy(&base->mutex);
 	free(context);

@@ -25,7 +25,7 @@ struct bond {
 	struct hf_node_config config;
 	bool configured; /* by a file; else names and addresses are chosen at each opening */
 	__be64 guid;
-	unsigned users; /* contexts */
+	unsigned users; /* contexts, and connection management */
 	struct hf_node *node;
 	struct hf_addr address; /* of control, by which peers know us: the gid is made of it */
 	bool up;                /* any rail */
@@ -112,6 +112,9 @@ static inline int result(int error)
 
 /* device.c */
 bool device_is_ours(const struct ibv_device *device);
+/* Opens the device without a context; without the lock. -errno, and words were logged. */
+int device_hold(struct bond **bond_out);
+void device_release(struct bond *bond);
 static inline struct context *context_of(struct ibv_context *context)
 {
 	return container_of(context, struct context, verbs.context);

@@ -4,6 +4,7 @@
  *
  *   /sys/class/infiniband/holdfast0...   device/holdfast0/infiniband/holdfast0...
  *   /dev/infiniband/uverbs1024           /dev/null: a character device that may be read and written
+ *   /dev/infiniband/rdma_cm              likewise; opened, the device of connection management (descriptors.c)
  *   /sys/class/infiniband                device/holdfast0/infiniband, where the machine has no such folder
  *   /dev/infiniband                      device/dev, likewise
  *
@@ -23,10 +24,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/descriptors.h"
+#include "preload/next.h"
+
 #define CLASS_PATH  "/sys/class/infiniband"
 #define DEV_PATH    "/dev/infiniband"
 #define DEVICE_NAME "holdfast0"
 #define NODE_NAME   "uverbs1024"
+#define CM_NAME     "rdma_cm"
 
 /* ---- which path ---- */
 
@@ -63,6 +68,11 @@ static bool in_our_folder(char out[PATH_MAX], const char *name, const char *rest
 	return snprintf(out, PATH_MAX, "%s/device/%s%s", folder, name, rest) < PATH_MAX;
 }
 
+static bool is_cm(const char *path)
+{
+	return path != NULL && strcmp(path, DEV_PATH "/" CM_NAME) == 0;
+}
+
 /* The path to use in place of `path`, in `out` when it is another one. */
 static const char *resolve(const char *path, char out[PATH_MAX])
 {
@@ -75,6 +85,8 @@ static const char *resolve(const char *path, char out[PATH_MAX])
 		ours = in_our_folder(out, DEVICE_NAME "/infiniband/" DEVICE_NAME, rest);
 	else if ((rest = behind(path, DEV_PATH "/" NODE_NAME)) != NULL)
 		return *rest == '\0' ? "/dev/null" : path;
+	else if (is_cm(path))
+		return machine_has(path) ? path : "/dev/null";
 	else if ((rest = behind(path, CLASS_PATH)) != NULL && rest[strspn(rest, "/")] == '\0' &&
 		 !machine_has(CLASS_PATH))
 		ours = in_our_folder(out, DEVICE_NAME "/infiniband", rest);
@@ -84,15 +96,6 @@ static const char *resolve(const char *path, char out[PATH_MAX])
 }
 
 /* ---- the calls ---- */
-
-/* The next library's function of that name: found at the start, or by a call before that. */
-#define NEXT(type, name, declared)                                                                                     \
-	type name declared;                                                                                            \
-	static type(*next_##name) declared;                                                                            \
-	__attribute__((constructor)) static void find_##name(void)                                                     \
-	{                                                                                                              \
-		*(void **)&next_##name = dlsym(RTLD_NEXT, #name);                                                      \
-	}
 
 /* Defines `name`, which calls that one with the path that is meant. */
 #define CALL(type, name, declared, ...)                                                                                \
@@ -119,6 +122,8 @@ static const char *resolve(const char *path, char out[PATH_MAX])
 		if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE)                                        \
 			mode = va_arg(more, mode_t);                                                                   \
 		va_end(more);                                                                                          \
+		if (is_cm(path))                                                                                       \
+			return descriptors_open_cm();                                                                  \
 		if (next_##name == NULL)                                                                               \
 			find_##name();                                                                                 \
 		return next_##name(__VA_ARGS__);                                                                       \

@@ -84,16 +84,19 @@ def _succeeds(process):
 class Pair:
     """A server and a client of one program; `node`s are "server" and "client" of a fabric of their own."""
 
-    def __init__(self, directory, *command, configure=None, port_option="-p", client=("127.0.0.1",)):
-        """`client`: what the client has on its command line and the server has not."""
+    def __init__(self, directory, *command, configure=None, port_option="-p", client=("127.0.0.1",), server=(), cm=False,
+                 client_command=(), client_port_option=None):
+        """`client`: what the client has at the end of its command line and the server has not. `client_command`: what it
+        has in the place of the program's name. `cm`: the port is one of rdma_cm. Such ports are a fabric's own, so a
+        program without an option for one needs none (port_option=None)."""
         need(command[0])
         self.configure, self.period_s = configure, 0
         self.directory, self.fabric = directory, f"test-verbs-{DEVICE}-{os.getpid()}-{next(_PAIRS)}"
         port = _free_port()
-        command = [*command, port_option, str(port)]
-        self.server = self._start("server", command)
-        until("not listening", lambda: _listens(port), self.server)
-        self.client = self._start("client", [*command, *client])
+        ports = [[option, str(port)] if option else [] for option in (port_option, client_port_option or port_option)]
+        self.server = self._start("server", [*command, *ports[0], *server])
+        until("not listening", lambda: self._listens_by_cm() if cm else _listens(port), self.server)
+        self.client = self._start("client", [*(client_command or command[:1]), *command[1:], *ports[1], *client])
 
     def _start(self, node, command):
         environment = dict(program.environment(self.directory), HOLDFAST_LOG="debug")
@@ -110,8 +113,14 @@ class Pair:
     def _log(self, node):
         return pathlib.Path(self.directory) / f"{node}.log"
 
+    def _listens_by_cm(self):
+        return "-> listening" in self._log("server").read_text()
+
     def until_traffic(self):
         until("not connected", lambda: self.rail() is not None, self.server, self.client)
+
+    def until_established(self):
+        until("not connected", lambda: "-> established" in self._log("server").read_text(), self.server, self.client)
 
     def until_measuring(self):
         """perftest with -D catches SIGALRM from just before its first operation on."""

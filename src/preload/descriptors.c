@@ -1,0 +1,96 @@
+/* What a program does with an opened device of connection management: write(2) is a command, close(2) is its end, and
+ * fstat(2) says that it is a device. The device is in the other library (cm/cm.h); its descriptor can be polled.
+ * Every other descriptor costs a look at one bit. */
+#undef _FILE_OFFSET_BITS /* both kinds of fstat are defined here */
+#include "preload/descriptors.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "preload/next.h"
+
+#define DESCRIPTORS 65536
+#define WORD_BITS   64
+
+/* Of libholdfast-verbs.so; NULL where that is not loaded. */
+#define OTHER __attribute__((weak, visibility("default")))
+OTHER int holdfast_cm_open(void);
+OTHER ssize_t holdfast_cm_command(int fd, const void *command, size_t bytes);
+OTHER void holdfast_cm_close(int fd);
+
+static _Atomic uint64_t cm[DESCRIPTORS / WORD_BITS]; /* a bit for each */
+
+static bool is_cm(int fd)
+{
+	return fd >= 0 && fd < DESCRIPTORS &&
+	       (atomic_load_explicit(&cm[fd / WORD_BITS], memory_order_relaxed) >> (fd % WORD_BITS) & 1) != 0;
+}
+
+int descriptors_open_cm(void)
+{
+	int fd;
+
+	if (holdfast_cm_open == NULL) {
+		errno = ENODEV;
+		return -1;
+	}
+	fd = holdfast_cm_open();
+	if (fd >= DESCRIPTORS) {
+		holdfast_cm_close(fd);
+		(void)close(fd);
+		errno = EMFILE;
+		return -1;
+	}
+	if (fd >= 0)
+		atomic_fetch_or(&cm[fd / WORD_BITS], (uint64_t)1 << (fd % WORD_BITS));
+	return fd;
+}
+
+/* ---- the calls ---- */
+
+NEXT(ssize_t, write, (int fd, const void *data, size_t bytes))
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+	if (is_cm(fd))
+		return holdfast_cm_command(fd, data, bytes);
+	if (next_write == NULL)
+		find_write();
+	return next_write(fd, data, bytes);
+}
+
+NEXT(int, close, (int fd))
+int close(int fd)
+{
+	if (is_cm(fd)) {
+		atomic_fetch_and(&cm[fd / WORD_BITS], ~((uint64_t)1 << (fd % WORD_BITS)));
+		holdfast_cm_close(fd);
+	}
+	if (next_close == NULL)
+		find_close();
+	return next_close(fd);
+}
+
+#define FSTAT_CALL(name, declared, ...)                                                                                \
+	NEXT(int, name, declared)                                                                                      \
+	int name declared                                                                                              \
+	{                                                                                                              \
+		int rc;                                                                                                \
+                                                                                                                       \
+		if (next_##name == NULL)                                                                               \
+			find_##name();                                                                                 \
+		rc = next_##name(__VA_ARGS__);                                                                         \
+		if (rc == 0 && is_cm(fd))                                                                              \
+			out_stat->st_mode = S_IFCHR | (out_stat->st_mode & ~(mode_t)S_IFMT);                           \
+		return rc;                                                                                             \
+	}
+
+FSTAT_CALL(fstat, (int fd, struct stat *out_stat), fd, out_stat)
+FSTAT_CALL(fstat64, (int fd, struct stat64 *out_stat), fd, out_stat)
+/* Programs that were linked before glibc 2.33 call these. */
+FSTAT_CALL(__fxstat, (int version, int fd, struct stat *out_stat), version, fd, out_stat)
+FSTAT_CALL(__fxstat64, (int version, int fd, struct stat64 *out_stat), version, fd, out_stat)

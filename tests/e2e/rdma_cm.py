@@ -1,0 +1,184 @@
+"""Programs of librdmacm and libfabric, Debian's and unmodified: rdma_cm.py HOLDFAST DEVICE.
+
+Two processes a test, a server and a client. Where a program says whether its data were right, it is asked to.
+"""
+import filecmp
+import os
+import pathlib
+import re
+import signal
+import sys
+
+import program
+from verbs_pair import DEVICE, Over, Pair, need, until
+
+PINGS = {"shm": 20000, "soft": 3000}  # some seconds on a slow machine
+CUTS = 5
+DOUBLINGS = 6
+FILE_BYTES = 5_000_001
+
+
+def _runs(directory, *command, words=(), **more):
+    said = Pair(directory, *command, cm=True, **more).finish()
+    for word in words:
+        assert word in said, f"'{word}' is not in:\n{said}"
+    return said
+
+
+def _cut(pair, cuts):
+    pair.until_established()
+    pair.until_traffic()
+    for _ in range(cuts):
+        cut = pair.rail()
+        pair.link("down", f"client/{cut}")
+        until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
+        pair.link("up", f"client/{cut}")
+
+
+def _rping(directory, count, *more):
+    return Pair(directory, "rping", "-V", "-C", str(count), "-a", "127.0.0.1", *more, cm=True, server=["-s"], client=["-c"])
+
+
+def rping_validates_its_data(directory):
+    _rping(directory, 200, "-v").finish()
+
+
+def rping_makes_its_queue_pair_itself(directory):
+    _rping(directory, 200, "-q").finish()
+
+
+def rping_runs_over_ipv6(directory):
+    said = Pair(directory, "rping", "-V", "-v", "-C", "50", "-a", "::1", cm=True, server=["-s"], client=["-c"]).finish()
+    assert "rdma-ping-49" in said, said
+
+
+def rping_goes_on_while_rails_are_cut(directory):
+    count = PINGS[DEVICE]
+    for _ in range(DOUBLINGS):
+        pair = _rping(directory, count, "-S", "4096")
+        try:
+            _cut(pair, CUTS)
+            break
+        except Over:
+            count *= 2
+    else:
+        raise AssertionError(f"{count} pings were over before {CUTS} cuts")
+    pair.finish()
+
+
+def a_client_that_is_killed_disconnects(directory):
+    pair = _rping(directory, 10**9)
+    pair.until_established()
+    os.killpg(pair.client.pid, signal.SIGKILL)
+    out = pair.server.communicate(timeout=program.RUN_LIMIT_S)[0]
+    pair.client.communicate()
+    said = out + (pathlib.Path(directory) / "server.log").read_text()
+    assert "server DISCONNECT EVENT" in said and pair.server.returncode == 0, said
+
+
+def without_a_listener_a_client_is_rejected(directory):
+    need("rping")
+    done = program.run(directory, "run", "--device", DEVICE, "--fabric", f"test-cm-{DEVICE}-{os.getpid()}", "--", "rping", "-c",
+                       "-a", "127.0.0.1", "-p", "7171", "-C", "1")
+    assert "RDMA_CM_EVENT_REJECTED, error 8" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def ucmatose_makes_connections(directory):
+    _runs(directory, "ucmatose", "-c", "20", "-C", "5", client=["-s", "127.0.0.1"], words=["return status 0"])
+
+
+def ucmatose_migrates_its_ids(directory):
+    _runs(directory, "ucmatose", "-c", "5", "-m", client=["-s", "127.0.0.1"], words=["return status 0"])
+
+
+def udaddy_sends_datagrams(directory):
+    _runs(directory, "udaddy", "-c", "5", port_option=None, client=["-s", "127.0.0.1"], words=["return status 0"])
+
+
+def rdma_client_and_server_exchange_a_message(directory):
+    _runs(directory, "rdma_server", client_command=["rdma_client"], client=["-s", "127.0.0.1"],
+          words=["rdma_server: end 0", "rdma_client: end 0"])
+
+
+def rstream_verifies_what_it_streams(directory):
+    _runs(directory, "rstream", "-T", "v", "-S", "65536", "-C", "100", client=["-s", "127.0.0.1"], words=["64k"])
+
+
+def rstream_does_not_block(directory):
+    _runs(directory, "rstream", "-T", "v", "-T", "n", "-S", "4096", "-C", "200", client=["-s", "127.0.0.1"],
+          words=["4k"])
+
+
+def rstream_goes_on_while_rails_are_cut(directory):
+    count = PINGS[DEVICE]
+    for _ in range(DOUBLINGS):
+        pair = Pair(directory, "rstream", "-T", "v", "-S", "4096", "-C", str(count), cm=True, client=["-s", "127.0.0.1"])
+        try:
+            _cut(pair, CUTS)
+            break
+        except Over:
+            count *= 2
+    else:
+        raise AssertionError(f"{count} transfers were over before {CUTS} cuts")
+    pair.finish()
+
+
+def riostream_writes_through_its_sockets(directory):
+    _runs(directory, "riostream", "-T", "v", "-S", "65536", "-C", "50", client=["-s", "127.0.0.1"], words=["64k"])
+
+
+def rcopy_copies_a_file(directory):
+    source, target = pathlib.Path(directory) / "source", pathlib.Path(directory) / "target"
+    source.write_bytes(os.urandom(FILE_BYTES))
+    pair = Pair(directory, "rcopy", cm=True, client=[], client_command=["rcopy", str(source), f"127.0.0.1:{target}"])
+    pair.client_says()
+    assert filecmp.cmp(source, target, shallow=False)
+
+
+def ib_write_bw_connects(directory):
+    _runs(directory, "ib_write_bw", "-R", words=["BW average"])
+
+
+def ib_send_bw_connects(directory):
+    _runs(directory, "ib_send_bw", "-R", words=["BW average"])
+
+
+def ib_read_bw_connects_and_waits_for_events(directory):
+    _runs(directory, "ib_read_bw", "-R", "-e", words=["BW average"])
+
+
+def libfabric_lists_the_device(directory):
+    need("fi_info")
+    done = program.run(directory, "run", "--device", DEVICE, "--fabric", f"test-fi-{DEVICE}-{os.getpid()}", "--", "fi_info",
+                       "-p", "verbs", check=0)
+    assert re.search(r"domain: holdfast0\n[^p]*?type: FI_EP_MSG", done.stdout), done.stdout
+
+
+def _fi_pingpong(directory, provider, endpoint, largest):
+    pair = Pair(directory, "fi_pingpong", "-p", provider, "-e", endpoint, "-c", "-S", "all", "-I", "20", port_option="-B",
+                client_port_option="-P")
+    said = pair.finish()
+    assert re.search(rf"^{largest} +20 +=20 ", said, re.MULTILINE), said
+
+
+def libfabric_pings_over_connections(directory):
+    _fi_pingpong(directory, "verbs", "msg", "1m")
+
+
+def libfabric_pings_over_datagrams(directory):
+    _fi_pingpong(directory, "verbs", "dgram", "4k")
+
+
+def libfabric_pings_over_its_own_reliability(directory):
+    _fi_pingpong(directory, "verbs;ofi_rxm", "rdm", "1m")
+
+
+def a_group_of_multicast_is_refused_in_words(directory):
+    need("mckey")
+    done = program.run(directory, "run", "--device", DEVICE, "--fabric", f"test-mc-{DEVICE}-{os.getpid()}", "--", "mckey",
+                       "-m", "239.1.1.1", "-b", "127.0.0.1", "-s")
+    assert "multicast is not supported" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__], at_a_time=4))
