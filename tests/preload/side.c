@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 const char *side_holdfast;
@@ -200,4 +202,42 @@ void switch_link(const struct side *side, const char *way, int rail)
 	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s %s/r%d >/dev/null", side_holdfast,
 		way, getenv("HOLDFAST_VERBS_FABRIC"), node, rail);
 	check(system(command) == 0);
+}
+
+/* ---- running both ---- */
+
+static void run_side(void (*test)(struct side *side), unsigned index, int number, int socket)
+{
+	struct side side = {.number = number, .index = index, .socket = socket};
+	char node[NODE_BYTES];
+
+	name_node(index, number, node);
+	check(setenv("HOLDFAST_VERBS_NODE", node, 1) == 0);
+	test(&side);
+	fflush(stdout);
+	_exit(0);
+}
+
+/* The worse of both sides' statuses. */
+int side_run(void (*test)(struct side *side), unsigned index)
+{
+	int pair[2], worst = 0;
+
+	fflush(stdout);
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0) {
+			close(pair[!i]);
+			run_side(test, index, i, pair[i]);
+		}
+	close(pair[0]);
+	close(pair[1]);
+	for (int i = 0; i < 2; i++) {
+		int status;
+
+		check(wait(&status) > 0);
+		status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		worst = status > worst ? status : worst;
+	}
+	return worst;
 }

@@ -40,6 +40,8 @@ struct side {
 	struct hello mine, theirs;
 };
 
+/* Runs a test as sides 0 and 1, in processes of their own with a socketpair. The worse of their statuses. */
+int side_run(void (*test)(struct side *side), unsigned index);
 void meet(struct side *side);
 void open_device(struct side *side);
 struct ibv_qp *make_qp(struct side *side, struct ibv_cq *cq, enum ibv_qp_type type);

@@ -811,44 +811,6 @@ static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 	check(ibv_close_device(side->context) == 0);
 }
 
-/* ---- running them ---- */
-
-static void run_side(void (*test)(struct side *side), unsigned index, int number, int socket)
-{
-	struct side side = {.number = number, .index = index, .socket = socket};
-	char node[NODE_BYTES];
-
-	name_node(index, number, node);
-	check(setenv("HOLDFAST_VERBS_NODE", node, 1) == 0);
-	test(&side);
-	fflush(stdout);
-	_exit(0);
-}
-
-/* The worse of both sides' statuses. */
-static int run(void (*test)(struct side *side), unsigned index)
-{
-	int pair[2], worst = 0;
-
-	fflush(stdout);
-	check(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-	for (int i = 0; i < 2; i++)
-		if (fork() == 0) {
-			close(pair[!i]);
-			run_side(test, index, i, pair[i]);
-		}
-	close(pair[0]);
-	close(pair[1]);
-	for (int i = 0; i < 2; i++) {
-		int status;
-
-		check(wait(&status) > 0);
-		status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-		worst = status > worst ? status : worst;
-	}
-	return worst;
-}
-
 int main(int argc, char **argv)
 {
 #define TEST(name)                                                                                                     \
@@ -888,7 +850,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < n; i++) {
 		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
 			continue;
-		int status = run(tests[i].test, i);
+		int status = side_run(tests[i].test, i);
 
 		failed = failed || (status != 0 && status != EXIT_SKIP);
 		printf("%s %u - %s%s\n", status == 0 || status == EXIT_SKIP ? "ok" : "not ok", i + 1, tests[i].name,

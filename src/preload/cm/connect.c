@@ -521,6 +521,8 @@ void cm_arrived(struct bond *bond, const union ibv_gid *gid, const void *data, s
 		return;
 	}
 	id = cm_id_numbered(ntohl(message->to));
+	if (id == NULL && kind == REJ)
+		id = cm_id_requested(&from, ntohl(message->from)); /* the peer withdraws before it knows our number */
 	if (id != NULL && hf_addr_equal(&id->peer, &from))
 		id_arrived(id, kind, message);
 	else if (kind == REP)
