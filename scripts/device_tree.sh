@@ -17,4 +17,5 @@ echo Ethernet >"$device/ports/1/link_layer"
 echo "RoCE v2" >"$device/ports/1/gid_attrs/types/0"
 echo "100 Gb/sec (4X EDR)" >"$device/ports/1/rate"
 echo lo >"$device/ports/1/gid_attrs/ndevs/0" # UCX asks for the route to a peer through it
+mkdir -p "$device/device/net/lo" # its address is that of tests which connect by rdma_cm
 : >"$1/dev/uverbs1024"

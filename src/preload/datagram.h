@@ -58,6 +58,8 @@ void *datagram_links_room(struct bond *bond, const struct hf_addr *to, size_t by
 /* The same without waiting for room, for calls from the loop. */
 void *datagram_links_room_now(struct bond *bond, const struct hf_addr *to, size_t bytes);
 void datagram_links_send(struct bond *bond);
+/* Waits until what was sent has arrived, for 100 ms at most; not inside a turn of the loop. */
+void datagram_links_flush(struct bond *bond);
 /* Gives what has arrived to datagram_arrived. */
 void datagram_links_poll(struct bond *bond);
 

@@ -15,12 +15,14 @@
 
 #define SERVICE    "datagrams"
 #define SLOTS      128u /* of a link, at each end */
+#define SLOTS_KEPT 16u
 #define SLOT_BYTES (DATAGRAM_HEAD_BYTES + DATAGRAM_BYTES)
 #define POLL_BATCH 16
 #define LINKS_MAX  4096u
 #define UNPOLLED   256u /* datagrams that a program has to poll: then others wait */
 
 #define PATIENCE_NS 1000000000u
+#define FLUSH_NS    100000000u
 
 struct link {
 	struct list node;
@@ -39,7 +41,8 @@ struct datagram_links {
 	struct hf_vcq *send_cq, *recv_cq;
 	struct list sending, receiving;
 	struct hf_vqp_service service;
-	struct link *chosen; /* by datagram_links_room */
+	struct link *chosen;  /* by datagram_links_room */
+	struct link *waiting; /* of it, for a slot: it stays */
 	size_t chosen_bytes;
 	unsigned count;
 };
@@ -208,6 +211,8 @@ static struct link *find_link(struct datagram_links *links, const struct hf_addr
 
 		if (!hf_addr_equal(&link->to, to))
 			continue;
+		if (ended(link) && link == links->waiting)
+			return NULL;
 		if (ended(link)) {
 			link_free(link);
 			break;
@@ -235,20 +240,23 @@ static void take_sent(struct datagram_links *links)
 		}
 }
 
+/* The program's datagrams leave some slots to the messages of connection managers. */
 static bool is_full(const struct link *link)
 {
-	return link->posted - link->done == SLOTS;
+	return link->posted - link->done >= SLOTS - SLOTS_KEPT;
 }
 
 static void wait_for_slot(struct datagram_links *links, struct link *link)
 {
 	uint64_t since_ns = hf_loop_now_ns(drive_loop());
 
+	links->waiting = link;
 	while (is_full(link) && !link->stuck) {
 		drive_turn();
 		take_sent(links);
 		link->stuck = is_full(link) && hf_loop_now_ns(drive_loop()) - since_ns > PATIENCE_NS;
 	}
+	links->waiting = NULL;
 }
 
 static struct link *choose_link(struct datagram_links *links, const struct hf_addr *to)
@@ -262,8 +270,6 @@ static struct link *choose_link(struct datagram_links *links, const struct hf_ad
 
 static void *room_of(struct datagram_links *links, struct link *link, size_t bytes)
 {
-	if (is_full(link))
-		return NULL;
 	links->chosen = link;
 	links->chosen_bytes = bytes;
 	return slot_at(link, link->posted);
@@ -276,14 +282,14 @@ void *datagram_links_room(struct bond *bond, const struct hf_addr *to, size_t by
 	if (link == NULL)
 		return NULL;
 	wait_for_slot(bond->datagrams, link);
-	return room_of(bond->datagrams, link, bytes);
+	return is_full(link) ? NULL : room_of(bond->datagrams, link, bytes);
 }
 
 void *datagram_links_room_now(struct bond *bond, const struct hf_addr *to, size_t bytes)
 {
 	struct link *link = choose_link(bond->datagrams, to);
 
-	return link == NULL ? NULL : room_of(bond->datagrams, link, bytes);
+	return link == NULL || link->posted - link->done == SLOTS ? NULL : room_of(bond->datagrams, link, bytes);
 }
 
 void datagram_links_send(struct bond *bond)
@@ -327,6 +333,26 @@ int datagram_links_open(struct bond *bond)
 	}
 	hf_vcq_req_notify(links->recv_cq, arrived);
 	return 0;
+}
+
+static bool is_sending(struct datagram_links *links)
+{
+	take_sent(links);
+	list_for_each (at, &links->sending) {
+		const struct link *link = container_of(at, struct link, node);
+
+		if (!ended(link) && link->posted != link->done)
+			return true;
+	}
+	return false;
+}
+
+void datagram_links_flush(struct bond *bond)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + FLUSH_NS;
+
+	while (is_sending(bond->datagrams) && hf_env_now_ns(hf_env_host()) < end_ns)
+		drive_turn();
 }
 
 static void free_all(struct list *links)

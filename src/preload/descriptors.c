@@ -5,11 +5,15 @@
 #include "preload/descriptors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "preload/next.h"
@@ -24,11 +28,37 @@ OTHER ssize_t holdfast_cm_command(int fd, const void *command, size_t bytes);
 OTHER void holdfast_cm_close(int fd);
 
 static _Atomic uint64_t cm[DESCRIPTORS / WORD_BITS]; /* a bit for each */
+static _Atomic pid_t owner;                          /* a child of it has copies of the descriptors, and no device */
 
 static bool is_cm(int fd)
 {
 	return fd >= 0 && fd < DESCRIPTORS &&
-	       (atomic_load_explicit(&cm[fd / WORD_BITS], memory_order_relaxed) >> (fd % WORD_BITS) & 1) != 0;
+	       (atomic_load_explicit(&cm[fd / WORD_BITS], memory_order_relaxed) >> (fd % WORD_BITS) & 1) != 0 &&
+	       atomic_load_explicit(&owner, memory_order_relaxed) == getpid();
+}
+
+/* In a child that opens one itself the parent's are none any more. */
+static void own(void)
+{
+	if (atomic_exchange(&owner, getpid()) == getpid())
+		return;
+	for (unsigned i = 0; i < DESCRIPTORS / WORD_BITS; i++)
+		atomic_store(&cm[i], 0);
+}
+
+/* The number of the kernel's device, where the machine has one: librdmacm compares it. */
+static dev_t number_of_device(void)
+{
+	unsigned major_number = 0, minor_number = 0;
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/sys/class/misc/rdma_cm/dev", O_RDONLY | O_CLOEXEC);
+	char text[32] = "";
+
+	if (fd < 0)
+		return 0;
+	if (read(fd, text, sizeof(text) - 1) < 0 || sscanf(text, "%u:%u", &major_number, &minor_number) != 2)
+		major_number = minor_number = 0;
+	(void)close(fd);
+	return makedev(major_number, minor_number);
 }
 
 int descriptors_open_cm(void)
@@ -46,6 +76,7 @@ int descriptors_open_cm(void)
 		errno = EMFILE;
 		return -1;
 	}
+	own();
 	if (fd >= 0)
 		atomic_fetch_or(&cm[fd / WORD_BITS], (uint64_t)1 << (fd % WORD_BITS));
 	return fd;
@@ -84,8 +115,10 @@ int close(int fd)
 		if (next_##name == NULL)                                                                               \
 			find_##name();                                                                                 \
 		rc = next_##name(__VA_ARGS__);                                                                         \
-		if (rc == 0 && is_cm(fd))                                                                              \
+		if (rc == 0 && is_cm(fd)) {                                                                            \
 			out_stat->st_mode = S_IFCHR | (out_stat->st_mode & ~(mode_t)S_IFMT);                           \
+			out_stat->st_rdev = number_of_device();                                                        \
+		}                                                                                                      \
 		return rc;                                                                                             \
 	}
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "side.h"
@@ -20,6 +21,7 @@
 #define REJECTED      28
 #define NO_LISTENER   8
 #define CONNECTIONS   1000
+#define DESCRIPTORS   256
 #define STILL_MS      200
 
 /* ---- an end of a connection ---- */
@@ -318,6 +320,101 @@ static void an_id_that_goes_withdraws_its_request(struct side *side)
 	fails_with(other, RDMA_CM_EVENT_REJECTED, REJECTED);
 }
 
+/* Its requests wait in the channel when it goes to another one, and twice to that. */
+static void a_listener_that_moves_keeps_its_requests(struct side *side)
+{
+	struct rdma_conn_param param = with(NULL, 0);
+	struct rdma_event_channel *first;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *requests[2];
+	struct pollfd ready;
+	struct end ends[2];
+
+	if (side->number == 0) {
+		start_listening(side, &ends[0]);
+		first = ends[0].channel;
+		meet(side); /* both asked */
+		ready = (struct pollfd){.fd = first->fd, .events = POLLIN};
+		check(poll(&ready, 1, -1) == 1);
+		ends[0].channel = rdma_create_event_channel();
+		check(rdma_migrate_id(ends[0].id, ends[0].channel) == 0);
+		check(rdma_migrate_id(ends[0].id, ends[0].channel) == 0);
+		rdma_destroy_event_channel(first);
+		for (unsigned i = 0; i < 2; i++)
+			requests[i] = take_request(&ends[0]);
+		for (unsigned i = 0; i < 2; i++)
+			check(rdma_reject(requests[i], NULL, 0) == 0 && rdma_destroy_id(requests[i]) == 0);
+		close_end(&ends[0]);
+		return;
+	}
+	meet(side);
+	param.qp_num = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		ends[i] = resolve();
+		check(rdma_connect(ends[i].id, &param) == 0);
+	}
+	meet(side);
+	for (unsigned i = 0; i < 2; i++) {
+		event = next_event(ends[i].channel, RDMA_CM_EVENT_REJECTED);
+		check(event->status == REJECTED && rdma_ack_cm_event(event) == 0);
+		close_end(&ends[i]);
+	}
+}
+
+/* As programs do before they start another program. */
+static void close_all_in_a_child(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		for (int fd = 3; fd < DESCRIPTORS; fd++)
+			close(fd);
+		_exit(0);
+	}
+	check(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void a_child_that_closes_its_descriptors_ends_no_connection(struct side *side)
+{
+	struct rdma_conn_param param = with(NULL, 0);
+	struct pollfd ready;
+	struct rdma_cm_id *id;
+	struct end end;
+	struct ibv_cq *cq;
+
+	if (side->number == 0) {
+		start_listening(side, &end);
+		id = take_request(&end);
+		make_qp_of(id, &cq);
+		check(rdma_accept(id, &param) == 0);
+		take_event(end.channel, RDMA_CM_EVENT_ESTABLISHED);
+		meet(side);
+		ready = (struct pollfd){.fd = end.channel->fd, .events = POLLIN};
+		meet(side); /* the child has ended */
+		check(poll(&ready, 1, 0) == 0);
+		meet(side);
+		take_event(end.channel, RDMA_CM_EVENT_DISCONNECTED);
+	} else {
+		meet(side);
+		end = resolve();
+		id = end.id;
+		make_qp_of(id, &cq);
+		check(rdma_connect(id, &param) == 0);
+		take_event(end.channel, RDMA_CM_EVENT_ESTABLISHED);
+		meet(side);
+		close_all_in_a_child();
+		meet(side);
+		meet(side);
+		check(rdma_disconnect(id) == 0);
+		take_event(end.channel, RDMA_CM_EVENT_DISCONNECTED);
+	}
+	drop_qp_of(id, cq);
+	if (side->number == 0)
+		check(rdma_destroy_id(id) == 0);
+	close_end(&end);
+}
+
 /* ---- peers that are gone ---- */
 
 static void a_listener_that_died_rejects(struct side *side)
@@ -391,6 +488,18 @@ static void a_channel_can_be_polled(struct side *side)
 	close_end(&end);
 }
 
+static void a_program_without_standard_input_has_a_channel(struct side *side)
+{
+	struct end end;
+
+	if (side->number != 0)
+		return;
+	check(close(0) == 0);
+	end = make_end();
+	check(end.channel->fd > 0);
+	close_end(&end);
+}
+
 static void a_process_connects_to_itself(struct side *side)
 {
 	struct rdma_conn_param param = with(NULL, 0);
@@ -431,7 +540,9 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*test)(struct side *side);
 	} tests[] = {TEST(private_data_of_all_sizes_arrive), TEST(a_thousand_connections_are_made_and_ended),
-		TEST(an_id_that_goes_withdraws_its_request), TEST(a_listener_that_died_rejects),
+		TEST(an_id_that_goes_withdraws_its_request), TEST(a_listener_that_moves_keeps_its_requests),
+		TEST(a_child_that_closes_its_descriptors_ends_no_connection),
+		TEST(a_program_without_standard_input_has_a_channel), TEST(a_listener_that_died_rejects),
 		TEST(a_peer_that_never_answers_is_unreachable), TEST(a_port_has_one_listener),
 		TEST(a_channel_can_be_polled), TEST(a_process_connects_to_itself)};
 	const unsigned n = sizeof(tests) / sizeof(tests[0]);

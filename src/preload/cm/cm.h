@@ -72,6 +72,7 @@ struct cm_id {
 	struct bond *bond;
 	struct cm_port *port; /* that it has taken; NULL: none */
 	struct hf_addr local, remote;
+	uint8_t ack_timeout;   /* of its queue pair, as the program wants it; 0: any */
 	unsigned events_given; /* librdmacm waits for their acknowledgement when it destroys or moves the id */
 
 	/* Of a listener. */

@@ -236,9 +236,10 @@ static void peer_heard(struct cm_id *id)
 static int find_peer(const struct cm_id *id, struct hf_addr *peer_out)
 {
 	const struct bond *bond = id->bond;
-	int rc = cm_port_find(bond->config.fabric, id->port_space, &id->remote, peer_out);
+	bool local = hf_addr_is_local(hf_env_host(), &id->remote);
+	int rc = local ? cm_port_find(bond->config.fabric, id->port_space, &id->remote, peer_out) : -ENOENT;
 
-	if (rc == 0 || (!bond->configured && hf_addr_is_local(hf_env_host(), &id->remote)))
+	if (rc == 0 || (local && !bond->configured))
 		return rc;
 	if (!bond->configured) {
 		log_error("rdma_cm: without --config a program reaches programs of its own host only; give both "
@@ -336,6 +337,9 @@ int cm_reject(struct cm_id *id, const void *private_data, uint8_t bytes)
 {
 	if ((id->state != CM_REQ_RECEIVED && id->state != CM_REP_RECEIVED) || bytes > REJ_PRIVATE_BYTES)
 		return -EINVAL;
+	id->mine = (struct rdma_ucm_conn_param){.private_data_len = bytes}; /* should the message be lost */
+	if (bytes > 0)
+		memcpy(id->mine.private_data, private_data, bytes);
 	send_rej(id, REJ_BY_PROGRAM, private_data, bytes);
 	if (id->state != CM_ENDED)
 		cm_move(id, CM_ENDED);
@@ -404,6 +408,8 @@ static void req_repeated(struct cm_id *id)
 		send_kind(id, MRA);
 	else if (id->state == CM_REP_SENT)
 		send_kind(id, REP);
+	else if (id->state == CM_ENDED)
+		send_rej(id, REJ_BY_PROGRAM, id->mine.private_data, id->mine.private_data_len);
 }
 
 /* A listener with as many requests as it wants gets others when they are sent again. */
@@ -444,6 +450,8 @@ static void rep_arrived(struct cm_id *id, const struct message *message)
 		send_kind(id, RTU); /* it was lost */
 	else if (id->state == CM_REP_RECEIVED)
 		send_kind(id, MRA);
+	else if (id->state == CM_ENDED)
+		answer(id->bond, &id->peer, message, REJ, REJ_TIMEOUT);
 	if (id->state != CM_REQ_SENT)
 		return;
 	hf_loop_cancel_timer(drive_loop(), &id->resend);
@@ -523,6 +531,8 @@ void cm_arrived(struct bond *bond, const union ibv_gid *gid, const void *data, s
 	id = cm_id_numbered(ntohl(message->to));
 	if (id == NULL && kind == REJ)
 		id = cm_id_requested(&from, ntohl(message->from)); /* the peer withdraws before it knows our number */
+	if (id != NULL && id->state == CM_REQ_SENT && id->peer.sa.sa_family != AF_UNSPEC)
+		id->peer = from; /* it was asked at another address of its own */
 	if (id != NULL && hf_addr_equal(&id->peer, &from))
 		id_arrived(id, kind, message);
 	else if (kind == REP)
@@ -536,16 +546,19 @@ struct lost {
 	const struct hf_peer *peer;
 };
 
+/* A peer that has gone is not found any more, nor one that was reached at several addresses by the others. */
 static void lose_peer(struct cm_id *id, void *context)
 {
 	const struct lost *lost = context;
+	const struct hf_peer *found;
 
-	if (id->state < CM_REQ_SENT || id->state == CM_ENDED || id->datagrams ||
-		hf_peer_find(lost->bond->node, &id->peer) != lost->peer)
+	if (id->state < CM_REQ_SENT || id->state == CM_ENDED || id->datagrams || id->peer.sa.sa_family == AF_UNSPEC ||
+		hf_addr_equal(&id->peer, &lost->bond->address))
 		return;
-	if (id->state == CM_REQ_SENT)
+	found = hf_peer_find(lost->bond->node, &id->peer);
+	if (id->state == CM_REQ_SENT && found == lost->peer)
 		end(id, CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
-	else
+	else if (id->state != CM_REQ_SENT && (found == NULL || found == lost->peer))
 		end(id, CM_EVENT_DISCONNECTED, 0, NULL);
 }
 

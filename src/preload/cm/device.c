@@ -2,6 +2,7 @@
 #include "preload/cm/cm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,16 +11,18 @@
 #include "dev/gid.h"
 #include "env/tally.h"
 #include "preload/bond.h"
+#include "preload/datagram.h"
 #include "preload/drive.h"
 
-#define PKEY         0xffffu
-#define HOP_LIMIT    64u
-#define RNR_TIMER    12u
-#define TIMEOUT      14u
-#define PATH_RATE    3u /* 10 Gb/s, as the kernel has it for a device that it does not know */
-#define PATH_EXACTLY 0x80u
-#define PATH_ONE     0x81u /* reversible, the first of one */
-#define CM_AF_IB     27
+#define PKEY             0xffffu
+#define HOP_LIMIT        64u
+#define RNR_TIMER        12u
+#define TIMEOUT          14u
+#define RETRIES_FOR_EVER 7u
+#define PATH_RATE        3u /* 10 Gb/s, as the kernel has it for a device that it does not know */
+#define PATH_EXACTLY     0x80u
+#define PATH_ONE         0x81u /* reversible, the first of one */
+#define CM_AF_IB         27
 
 static struct table channels; /* by descriptor */
 
@@ -34,6 +37,16 @@ static struct cm_channel *channel_at(int fd)
 	return fd <= 0 ? NULL : table_get(&channels, (uint32_t)fd);
 }
 
+/* Of the last id: what the managers sent last is often a rejection or the end of a connection, and the process may
+ * exit now. Without the lock. */
+static void release(struct bond *bond)
+{
+	drive_lock();
+	datagram_links_flush(bond);
+	drive_unlock();
+	device_release(bond);
+}
+
 /* ---- channels ---- */
 
 int holdfast_cm_open(void)
@@ -41,10 +54,16 @@ int holdfast_cm_open(void)
 	struct cm_channel *channel = calloc(1, sizeof(*channel));
 	int rc = channel == NULL ? -ENOMEM : tally_open(&channel->fd);
 
+	if (rc == 0 && channel->fd == 0) { /* no key of a table; a program has closed its standard input */
+		channel->fd = fcntl(0, F_DUPFD_CLOEXEC, 1);
+		rc = channel->fd < 0 ? -errno : 0;
+		tally_close(0);
+	}
 	if (rc != 0) {
 		free(channel);
 		return failed(rc);
 	}
+	holdfast_cm_close(channel->fd); /* one whose descriptor went by other means than close(2) */
 	list_init(&channel->ids);
 	list_init(&channel->events);
 	drive_lock();
@@ -83,7 +102,7 @@ void holdfast_cm_close(int fd)
 	if (!waiting)
 		free(channel);
 	if (bond != NULL)
-		device_release(bond);
+		release(bond);
 }
 
 /* ---- commands ---- */
@@ -352,9 +371,11 @@ static void fill_rts(const struct cm_id *id, struct ib_uverbs_qp_attr *attr)
 	if (id->datagrams)
 		return;
 	attr->qp_attr_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	attr->timeout = TIMEOUT;
+	attr->timeout = id->ack_timeout != 0 ? id->ack_timeout : TIMEOUT;
 	attr->retry_cnt = id->theirs.retry_count;
-	attr->rnr_retry = id->theirs.rnr_retry_count;
+	/* The kernel's manager has 655 ms between retries, so programs that name a few mean seconds. Our queue pairs
+	 * have far less. */
+	attr->rnr_retry = id->theirs.rnr_retry_count > 0 ? RETRIES_FOR_EVER : 0;
 	attr->max_rd_atomic = id->theirs.initiator_depth;
 }
 
@@ -414,12 +435,19 @@ static int notify_id(struct call *call)
 	return command->event == IBV_EVENT_COMM_EST ? cm_established(call->id) : -EINVAL;
 }
 
-/* The options concern the ports and time-outs of a NIC. */
+/* The others concern the network and ports of a NIC. */
 static int set_option(struct call *call)
 {
 	const struct rdma_ucm_set_option *command = call->command;
 
-	return command->level == RDMA_OPTION_ID && command->optname <= RDMA_OPTION_ID_ACK_TIMEOUT ? 0 : -EOPNOTSUPP;
+	if (command->level != RDMA_OPTION_ID || command->optname > RDMA_OPTION_ID_ACK_TIMEOUT)
+		return -EOPNOTSUPP;
+	if (command->optname != RDMA_OPTION_ID_ACK_TIMEOUT)
+		return 0;
+	if (command->optlen != sizeof(call->id->ack_timeout))
+		return -EINVAL;
+	memcpy(&call->id->ack_timeout, (const void *)(uintptr_t)command->optval, sizeof(call->id->ack_timeout));
+	return 0;
 }
 
 static int migrate_id(struct call *call)
@@ -514,7 +542,7 @@ static int run(int fd, const struct command *command, const uint8_t *body, size_
 	drive_again();
 	drive_unlock();
 	if (call.unused != NULL)
-		device_release(call.unused);
+		release(call.unused);
 	return rc;
 }
 

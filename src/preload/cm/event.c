@@ -91,18 +91,33 @@ bool cm_event_take(struct cm_channel *channel, struct rdma_ucm_event_resp *event
 	return true;
 }
 
-void cm_event_migrate(struct cm_id *id, struct cm_channel *channel)
+static void move_id(struct cm_id *id, struct cm_channel *channel)
 {
-	list_for_each_safe (at, &id->channel->events) {
-		if (container_of(at, struct event, node)->id != id || !tally_drop(id->channel->fd))
-			continue;
-		list_remove(at);
-		list_push_back(&channel->events, at);
-		tally_add(channel->fd);
-	}
 	list_remove(&id->channel_link);
 	list_push_back(&channel->ids, &id->channel_link);
 	id->channel = channel;
+}
+
+/* A thread that has taken the count of an event that is moved finds none, and waits on. */
+void cm_event_migrate(struct cm_id *id, struct cm_channel *channel)
+{
+	struct cm_channel *from = id->channel;
+
+	if (channel == from)
+		return;
+	list_for_each_safe (at, &from->events) {
+		struct event *event = container_of(at, struct event, node);
+
+		if (event->id != id)
+			continue;
+		(void)tally_drop(from->fd);
+		list_remove(at);
+		list_push_back(&channel->events, at);
+		tally_add(channel->fd);
+		if (event->request != NULL)
+			move_id(event->request, channel);
+	}
+	move_id(id, channel);
 }
 
 void cm_event_drop(struct cm_id *id, void (*dropped)(struct cm_id *request))
