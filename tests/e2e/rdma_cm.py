@@ -91,6 +91,11 @@ def ucmatose_migrates_its_ids(directory):
     _runs(directory, "ucmatose", "-c", "5", "-m", client=["-s", "127.0.0.1"], words=["return status 0"])
 
 
+def cmtime_makes_many_connections_at_once(directory):
+    said = Pair(directory, "cmtime", "-c", "200", cm=True, client=["-s", "127.0.0.1"]).client_says()
+    assert "connect" in said and "disconnect" in said, said
+
+
 def udaddy_sends_datagrams(directory):
     _runs(directory, "udaddy", "-c", "5", port_option=None, client=["-s", "127.0.0.1"], words=["return status 0"])
 

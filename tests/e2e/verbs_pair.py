@@ -1,4 +1,6 @@
 """Two unmodified programs of libibverbs under `holdfast run`, a server and a client, over two rails of one device."""
+import atexit
+import glob
 import itertools
 import json
 import os
@@ -29,6 +31,18 @@ def _has_alarm(process, mask):
 
 
 _PAIRS = itertools.count()
+_STARTED = []
+
+
+@atexit.register
+def _leave_nothing():
+    """What a test that failed left behind, and the fabrics of programs that exit without closing their device."""
+    for process in _STARTED:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    for fabric in glob.glob(f"/dev/shm/holdfast-{os.getuid()}-test-*-{os.getpid()}*"):
+        shutil.rmtree(fabric, ignore_errors=True)
 
 
 class Over(AssertionError):
@@ -106,9 +120,10 @@ class Pair:
             path.write_text(json.dumps(self.configure(node, self.fabric)))
             options = ["--config", str(path)]
         with open(self._log(node), "w", encoding="utf-8") as log:
-            return subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
-                                    env=environment, text=True, start_new_session=True, stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.PIPE, stderr=log)
+            _STARTED.append(subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
+                                             env=environment, text=True, start_new_session=True, stdin=subprocess.DEVNULL,
+                                             stdout=subprocess.PIPE, stderr=log))
+        return _STARTED[-1]
 
     def _log(self, node):
         return pathlib.Path(self.directory) / f"{node}.log"

@@ -84,6 +84,7 @@ struct cm_id {
 	uint32_t peer_number;
 	struct rdma_ucm_conn_param mine, theirs;
 	struct hf_timer resend;
+	uint64_t resend_ns; /* until the message is sent again */
 	uint64_t listener_end_ns, patience_end_ns, last_end_ns;
 };
 

@@ -1,13 +1,13 @@
 /* Connecting, as InfiniBand's connection managers do it:
  *
  *     asks                     is asked
- *      | -------- REQ --------> |  an event; the manager sends MRA until its program decides
+ *      | -------- REQ --------> |  an event; each REQ that is repeated gets MRA until the program decides
  *      | <------- REP --------- |  accepted (or REJ)
  *      | -------- RTU --------> |  the program that asked uses its queue pair; both are established
  *      | ------- DREQ --------> |  from either
  *      | <------ DREP --------- |
  *
- * A REQ, a REP and a DREQ are sent again each RESEND_NS until the answer comes; a message that comes twice is answered
+ * A REQ, a REP and a DREQ are sent again until the answer comes; a message that comes twice is answered
  * twice. So each loss is repaired, and a peer that is gone ends the id after PATIENCE_NS. A REQ that finds no listener
  * is sent again for LISTENER_NS. Of datagrams (port space UDP) the REP brings the number of the peer's queue pair, and
  * there is nothing to disconnect. */
@@ -23,12 +23,14 @@
 #include "preload/datagram.h"
 #include "preload/drive.h"
 
-#define RESEND_NS     1000000000u
+#define RESEND_NS     20000000u /* at first; then twice as long each time, to RESEND_MAX_NS */
+#define RESEND_MAX_NS 1000000000u
 #define PATIENCE_NS   15000000000u /* since the peer's manager was heard */
 #define PROGRAM_NS    90000000000u /* for the peer's program to decide, while its manager is heard */
 #define DISCONNECT_NS 3000000000u
 #define LISTENER_NS   500000000u /* for a listener to appear: perftest's server listens twice */
 #define LOOK_AGAIN_NS 10000000u
+#define NO_ROOM_NS    2000000u
 #define RETRIES_MAX   7u
 
 /* Reasons of REJ, as InfiniBand numbers them. */
@@ -114,8 +116,8 @@ static struct rdma_ucm_conn_param get_params(const struct message *message)
 	return params;
 }
 
-/* It may be lost: then it is sent again, or asked for again. */
-static void send_message(struct bond *bond, const struct hf_addr *to, const struct message *message)
+/* It may be lost: then it is sent again, or asked for again. False: there was no room for it. */
+static bool send_message(struct bond *bond, const struct hf_addr *to, const struct message *message)
 {
 	union ibv_gid own = bond_gid(bond);
 	struct datagram_head head = {
@@ -124,18 +126,19 @@ static void send_message(struct bond *bond, const struct hf_addr *to, const stru
 
 	if (hf_addr_equal(to, &bond->address)) {
 		cm_arrived(bond, &own, message, sizeof(*message));
-		return;
+		return true;
 	}
 	room = datagram_links_room_now(bond, to, sizeof(head) + sizeof(*message));
 	if (room == NULL)
-		return;
+		return false;
 	memcpy(head.gid, own.raw, sizeof(head.gid));
 	memcpy(room, &head, sizeof(head));
 	memcpy(room + sizeof(head), message, sizeof(*message));
 	datagram_links_send(bond);
+	return true;
 }
 
-static void send_kind(struct cm_id *id, enum message_kind kind)
+static bool send_kind(struct cm_id *id, enum message_kind kind)
 {
 	struct message message = {.kind = htonl(kind),
 		.to = htonl(id->peer_number),
@@ -147,7 +150,7 @@ static void send_kind(struct cm_id *id, enum message_kind kind)
 	put_address(message.remote, &message.remote_port, &id->remote);
 	if (kind == REQ || kind == REP)
 		put_params(&message, &id->mine);
-	send_message(id->bond, &id->peer, &message);
+	return send_message(id->bond, &id->peer, &message);
 }
 
 static void send_rej(struct cm_id *id, uint32_t reason, const void *private_data, uint8_t bytes)
@@ -160,7 +163,7 @@ static void send_rej(struct cm_id *id, uint32_t reason, const void *private_data
 
 	if (bytes > 0)
 		memcpy(message.private_data, private_data, bytes);
-	send_message(id->bond, &id->peer, &message);
+	(void)send_message(id->bond, &id->peer, &message);
 }
 
 /* For a message that no id here is for. */
@@ -169,7 +172,7 @@ static void answer(struct bond *bond, const struct hf_addr *from, const struct m
 {
 	struct message message = {.kind = htonl(kind), .reason = htonl(reason), .to = to->from, .from = to->to};
 
-	send_message(bond, from, &message);
+	(void)send_message(bond, from, &message);
 }
 
 /* ---- waiting for the peer ---- */
@@ -181,9 +184,17 @@ static void end(struct cm_id *id, enum cm_event_type type, int status, const str
 	cm_event(id, type, status, params);
 }
 
-static void set_resend(struct cm_id *id, uint64_t now_ns)
+/* What is sent until the answer comes. An id of the own process may have its answer when this returns. */
+static void send_again(struct cm_id *id, uint64_t now_ns)
 {
-	hf_loop_set_timer(drive_loop(), &id->resend, now_ns + RESEND_NS);
+	enum cm_state state = id->state;
+	bool sent;
+
+	hf_loop_set_timer(drive_loop(), &id->resend, now_ns + id->resend_ns);
+	id->resend_ns = id->resend_ns * 2 < RESEND_MAX_NS ? id->resend_ns * 2 : RESEND_MAX_NS;
+	sent = send_kind(id, state == CM_REQ_SENT ? REQ : state == CM_REP_SENT ? REP : DREQ);
+	if (!sent)
+		hf_loop_set_timer(drive_loop(), &id->resend, now_ns + NO_ROOM_NS);
 }
 
 static void seek_listener(struct cm_id *id);
@@ -198,9 +209,7 @@ static void resend(struct hf_timer *timer, uint64_t now_ns)
 		return;
 	}
 	if (now_ns < id->patience_end_ns) {
-		send_kind(id, id->state == CM_REQ_SENT ? REQ : id->state == CM_REP_SENT ? REP : DREQ);
-		if (id->state != CM_ENDED)
-			set_resend(id, now_ns);
+		send_again(id, now_ns);
 		return;
 	}
 	if (id->state == CM_DREQ_SENT) {
@@ -220,7 +229,8 @@ static void await_peer(struct cm_id *id, uint64_t patience_ns)
 	id->patience_end_ns = now_ns + patience_ns;
 	id->last_end_ns = now_ns + PROGRAM_NS;
 	id->resend.fire = resend;
-	set_resend(id, now_ns);
+	id->resend_ns = RESEND_NS;
+	send_again(id, now_ns);
 }
 
 static void peer_heard(struct cm_id *id)
@@ -280,7 +290,6 @@ static void seek_listener(struct cm_id *id)
 		end(id, CM_EVENT_UNREACHABLE, -EHOSTUNREACH, NULL);
 	} else {
 		await_peer(id, PATIENCE_NS);
-		send_kind(id, REQ);
 	}
 }
 
@@ -320,7 +329,7 @@ int cm_accept(struct cm_id *id, const struct rdma_ucm_conn_param *params)
 {
 	if (id->state == CM_REP_RECEIVED) {
 		cm_move(id, CM_ESTABLISHED);
-		send_kind(id, RTU);
+		(void)send_kind(id, RTU);
 		return 0;
 	}
 	if (id->state != CM_REQ_RECEIVED ||
@@ -329,7 +338,6 @@ int cm_accept(struct cm_id *id, const struct rdma_ucm_conn_param *params)
 	set_params(id, params);
 	cm_move(id, CM_REP_SENT);
 	await_peer(id, PATIENCE_NS);
-	send_kind(id, REP);
 	return 0;
 }
 
@@ -356,7 +364,6 @@ int cm_disconnect(struct cm_id *id)
 		cm_move(id, CM_ESTABLISHED); /* the peer's program may use its queue pair by now */
 	cm_move(id, CM_DREQ_SENT);
 	await_peer(id, DISCONNECT_NS);
-	send_kind(id, DREQ);
 	return 0;
 }
 
@@ -386,7 +393,7 @@ void cm_leave(struct cm_id *id)
 	case CM_REP_SENT:
 	case CM_ESTABLISHED:
 		if (!id->datagrams)
-			send_kind(id, DREQ);
+			(void)send_kind(id, DREQ);
 		break;
 	case CM_IDLE:
 	case CM_BOUND:
@@ -405,9 +412,9 @@ void cm_leave(struct cm_id *id)
 static void req_repeated(struct cm_id *id)
 {
 	if (id->state == CM_REQ_RECEIVED)
-		send_kind(id, MRA);
+		(void)send_kind(id, MRA);
 	else if (id->state == CM_REP_SENT)
-		send_kind(id, REP);
+		(void)send_kind(id, REP);
 	else if (id->state == CM_ENDED)
 		send_rej(id, REJ_BY_PROGRAM, id->mine.private_data, id->mine.private_data_len);
 }
@@ -438,18 +445,16 @@ static void req_arrived(struct bond *bond, const struct hf_addr *from, const str
 	id->peer_number = ntohl(message->from);
 	id->theirs = get_params(message);
 	cm_move(id, CM_REQ_RECEIVED);
-	if (cm_event_request(listener, id))
-		send_kind(id, MRA);
-	else
+	if (!cm_event_request(listener, id))
 		(void)cm_id_free(id); /* the listener uses the bond too */
 }
 
 static void rep_arrived(struct cm_id *id, const struct message *message)
 {
 	if (id->state == CM_ESTABLISHED)
-		send_kind(id, RTU); /* it was lost */
+		(void)send_kind(id, RTU); /* it was lost */
 	else if (id->state == CM_REP_RECEIVED)
-		send_kind(id, MRA);
+		(void)send_kind(id, MRA);
 	else if (id->state == CM_ENDED)
 		answer(id->bond, &id->peer, message, REJ, REJ_TIMEOUT);
 	if (id->state != CM_REQ_SENT)
@@ -458,7 +463,8 @@ static void rep_arrived(struct cm_id *id, const struct message *message)
 	id->peer_number = ntohl(message->from);
 	id->theirs = get_params(message);
 	cm_move(id, id->datagrams ? CM_ESTABLISHED : CM_REP_RECEIVED);
-	send_kind(id, id->datagrams ? RTU : MRA);
+	if (id->datagrams)
+		(void)send_kind(id, RTU);
 	cm_event(id, id->datagrams ? CM_EVENT_ESTABLISHED : CM_EVENT_CONNECT_RESPONSE, 0, &id->theirs);
 }
 
@@ -479,7 +485,7 @@ static void rej_arrived(struct cm_id *id, const struct message *message)
 
 static void dreq_arrived(struct cm_id *id)
 {
-	send_kind(id, DREP);
+	(void)send_kind(id, DREP);
 	if (id->state == CM_REP_SENT || id->state == CM_REP_RECEIVED || id->state == CM_ESTABLISHED ||
 		id->state == CM_DREQ_SENT)
 		end(id, CM_EVENT_DISCONNECTED, 0, NULL);
