@@ -3,11 +3,15 @@
 Two processes a test, a server and a client. Where a program says whether its data were right, it is asked to.
 """
 import filecmp
+import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import subprocess
 import sys
+import time
 
 import program
 from verbs_pair import DEVICE, Over, Pair, need, until
@@ -176,6 +180,71 @@ def libfabric_pings_over_datagrams(directory):
 
 def libfabric_pings_over_its_own_reliability(directory):
     _fi_pingpong(directory, "verbs;ofi_rxm", "rdm", "1m")
+
+
+class _TwoHosts:
+    """Two networks of this test's own with a cable between them, and a configuration for a node in each."""
+
+    def __init__(self, directory):
+        self.directory, self.names = pathlib.Path(directory), [f"holdfast-{os.getpid()}-{i}" for i in (1, 2)]
+        self.hosts = []
+
+    def __enter__(self):
+        if os.geteuid() != 0 or shutil.which("ip") is None:
+            raise program.Skip("networks of its own need root and iproute2")
+        secret = self.directory / "secret"
+        secret.write_bytes(os.urandom(32).hex().encode())
+        secret.chmod(0o600)
+        for i, name in enumerate(self.names, 1):
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode != 0:
+                raise program.Skip("networks cannot be made here")
+            self.hosts.append(name)
+            (self.directory / f"{i}.json").write_text(json.dumps(
+                {"name": f"n{i}", "fabric": f"test-cm-hosts-{os.getpid()}", "policy": "varuna", "secret_file": str(secret),
+                 "management": [f"10.9.1.{i}:18700"],
+                 "rails": [{"name": "r0", "kind": "soft", "address": f"10.9.0.{i}", "control": f"10.9.0.{i}:18700"}]}))
+        self._ip("-n", self.names[0], "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.names[1])
+        for i, name in enumerate(self.names, 1):
+            for net in (0, 1):
+                self._ip("-n", name, "addr", "add", f"10.9.{net}.{i}/24", "dev", "cable")
+            for link in ("lo", "cable"):
+                self._ip("-n", name, "link", "set", link, "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.hosts:
+            self._ip("netns", "del", name)
+
+    @staticmethod
+    def _ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True, timeout=program.RUN_LIMIT_S)
+
+    def start(self, host, *command):
+        return subprocess.Popen(["ip", "netns", "exec", self.names[host - 1], program.HOLDFAST, "run", "--config",
+                                 f"{host}.json", "--", *command], cwd=self.directory, text=True, stdin=subprocess.DEVNULL,
+                                env=program.environment(self.directory), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def hosts_connect_by_each_address(directory):
+    if DEVICE != "soft":
+        raise program.Skip("shm does not leave its host")
+    need("rping")
+    for address in ("10.9.0.2", "10.9.1.2"):  # of the rail, and of the management
+        with _TwoHosts(directory) as hosts:
+            server = hosts.start(2, "rping", "-s", "-a", "0.0.0.0", "-V", "-C", "20")
+            try:
+                end = time.monotonic() + program.RUN_LIMIT_S
+                while True:  # until it listens
+                    client = hosts.start(1, "rping", "-c", "-a", address, "-V", "-C", "20")
+                    said = client.communicate(timeout=program.RUN_LIMIT_S)[0]
+                    if client.returncode == 0:
+                        break
+                    assert time.monotonic() < end and server.poll() is None, said
+                server.communicate(timeout=program.RUN_LIMIT_S)
+                assert server.returncode == 0
+            finally:
+                server.kill()
+                server.communicate()
 
 
 def a_group_of_multicast_is_refused_in_words(directory):

@@ -3,7 +3,7 @@
  *   librdmacm -> write(2) -> descriptors.c -> device.c -> id.c, connect.c ~~ datagrams ~~ the peer's connect.c
  *
  * librdmacm writes commands to a device of the kernel, /dev/infiniband/rdma_cm, and gets its events from it. Under
- * `holdfast run` this device is here, and librdmacm is the machine's, rsockets included. An id is an end of a
+ * `holdfast run` this device is here, and librdmacm is the machine's, with its rsockets. An id is an end of a
  * connection, or a listener. A channel is an opened device, with the events of its ids.
  *
  * The managers of two processes speak by datagrams (datagram.h) to queue pair 1, as those of InfiniBand do: a message
