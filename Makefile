@@ -46,7 +46,8 @@ all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulato
 
 tests: $(BUILD)/build.ninja ## Builds these and every test
 	@scripts/deps.sh test
-	@grep -q '"name": "cmocka"' $(BUILD)/meson-info/intro-dependencies.json || meson setup --reconfigure $(BUILD) >/dev/null
+	@for name in cmocka librdmacm; do grep -q "\"name\": \"$$name\"" $(BUILD)/meson-info/intro-dependencies.json || \
+		{ meson setup --reconfigure $(BUILD) >/dev/null; break; }; done
 	@$(call NINJA,$(BUILD))
 
 program: $(BUILD)/build.ninja

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "dev/gid.h"
 #include "env/share.h"
-#include "preload/cm/cm.h"
 #include "preload/datagram.h"
 
 #define BOND_CONTROL_PORT 18600
@@ -152,7 +151,10 @@ static void rail_changed(struct hf_node *node, unsigned rail, bool up, void *con
 
 static void peer_ended(struct hf_peer *peer, void *context)
 {
-	cm_peer_ended(context, peer);
+	struct bond *bond = context;
+
+	if (bond->cm != NULL)
+		bond->cm->peer_ended(bond, peer);
 }
 
 static int open_as(struct bond *bond, struct hf_loop *loop, const struct hf_node_config *config, struct hf_error *error)

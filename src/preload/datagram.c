@@ -9,7 +9,6 @@
 #include "dev/qp_rules.h"
 #include "env/fault.h"
 #include "preload/bond.h"
-#include "preload/cm/cm.h"
 #include "preload/drive.h"
 
 #define SL_IPV4  2u /* UCX until 1.18 reads it so, as mlx5 reports the kind of network header */
@@ -264,7 +263,8 @@ void datagram_arrived(struct bond *bond, const void *message, size_t bytes)
 		return;
 	memcpy(from.raw, head->gid, sizeof(from.raw));
 	if (ntohl(head->to) == DATAGRAM_CM_QP_NUM) {
-		cm_arrived(bond, &from, landing.data, bytes - DATAGRAM_HEAD_BYTES);
+		if (bond->cm != NULL)
+			bond->cm->arrived(bond, &from, landing.data, bytes - DATAGRAM_HEAD_BYTES);
 		return;
 	}
 	if ((qp = table_get(&bond->datagram_qps, ntohl(head->to))) == NULL ||

@@ -82,29 +82,29 @@ int descriptors_open_cm(void)
 	return fd;
 }
 
+static void forget(int fd)
+{
+	atomic_fetch_and(&cm[fd / WORD_BITS], ~((uint64_t)1 << (fd % WORD_BITS)));
+	holdfast_cm_close(fd);
+}
+
 /* ---- the calls ---- */
 
-NEXT(ssize_t, write, (int fd, const void *data, size_t bytes))
-ssize_t write(int fd, const void *data, size_t bytes)
-{
-	if (is_cm(fd))
-		return holdfast_cm_command(fd, data, bytes);
-	if (next_write == NULL)
-		find_write();
-	return next_write(fd, data, bytes);
-}
-
-NEXT(int, close, (int fd))
-int close(int fd)
-{
-	if (is_cm(fd)) {
-		atomic_fetch_and(&cm[fd / WORD_BITS], ~((uint64_t)1 << (fd % WORD_BITS)));
-		holdfast_cm_close(fd);
+/* Defines `name`: of the device it does `ours`, and goes on to the next library's unless that has returned. */
+#define CALL(type, name, declared, ours, ...)                                                                          \
+	NEXT(type, name, declared)                                                                                     \
+	type name declared                                                                                             \
+	{                                                                                                              \
+		if (is_cm(fd))                                                                                         \
+			ours;                                                                                          \
+		if (next_##name == NULL)                                                                               \
+			find_##name();                                                                                 \
+		return next_##name(__VA_ARGS__);                                                                       \
 	}
-	if (next_close == NULL)
-		find_close();
-	return next_close(fd);
-}
+
+CALL(ssize_t, write, (int fd, const void *data, size_t bytes), return holdfast_cm_command(fd, data, bytes), fd, data,
+	bytes)
+CALL(int, close, (int fd), forget(fd), fd)
 
 #define FSTAT_CALL(name, declared, ...)                                                                                \
 	NEXT(int, name, declared)                                                                                      \

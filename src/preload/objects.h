@@ -19,6 +19,14 @@
 #define SHARED_GIVEN_MAX 512u /* receives of a shared queue that a queue pair has at once */
 #define PROVIDER_BYTES   512  /* providers look behind an ibv_device for their own part: they find zeros */
 
+struct bond;
+
+/* Connection management (cm/cm.h), once the program uses it. */
+struct bond_cm {
+	void (*arrived)(struct bond *bond, const union ibv_gid *from, const void *message, size_t bytes);
+	void (*peer_ended)(struct bond *bond, struct hf_peer *peer); /* its process, or all contact with it */
+};
+
 struct bond {
 	struct ibv_device device; /* first */
 	unsigned char provider[PROVIDER_BYTES];
@@ -32,6 +40,7 @@ struct bond {
 	struct list contexts;
 	struct datagram_links *datagrams; /* datagram.h */
 	struct table datagram_qps;        /* by number */
+	const struct bond_cm *cm;         /* NULL: not used */
 	unsigned datagrams_unpolled;      /* received */
 	uint64_t datagrams_polled_ns;     /* when the program looked for some */
 };

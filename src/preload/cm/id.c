@@ -108,7 +108,10 @@ int cm_id_use_bond(struct cm_id *id)
 
 void cm_id_share_bond(struct cm_id *id, struct bond *bond)
 {
+	static const struct bond_cm cm = {.arrived = cm_arrived, .peer_ended = cm_peer_ended};
+
 	ensure(id->bond == NULL);
+	bond->cm = &cm;
 	id->bond = bond;
 	ids.bond_users++;
 }
