@@ -97,9 +97,7 @@ static void forget(int fd)
 	{                                                                                                              \
 		if (is_cm(fd))                                                                                         \
 			ours;                                                                                          \
-		if (next_##name == NULL)                                                                               \
-			find_##name();                                                                                 \
-		return next_##name(__VA_ARGS__);                                                                       \
+		return CALL_NEXT(name, __VA_ARGS__);                                                                   \
 	}
 
 CALL(ssize_t, write, (int fd, const void *data, size_t bytes), return holdfast_cm_command(fd, data, bytes), fd, data,
@@ -112,9 +110,7 @@ CALL(int, close, (int fd), forget(fd), fd)
 	{                                                                                                              \
 		int rc;                                                                                                \
                                                                                                                        \
-		if (next_##name == NULL)                                                                               \
-			find_##name();                                                                                 \
-		rc = next_##name(__VA_ARGS__);                                                                         \
+		rc = CALL_NEXT(name, __VA_ARGS__);                                                                     \
 		if (rc == 0 && is_cm(fd)) {                                                                            \
 			out_stat->st_mode = S_IFCHR | (out_stat->st_mode & ~(mode_t)S_IFMT);                           \
 			out_stat->st_rdev = number_of_device();                                                        \

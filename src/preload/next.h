@@ -13,4 +13,7 @@
 		*(void **)&next_##name = dlsym(RTLD_NEXT, #name);                                                      \
 	}
 
+/* Calls it. */
+#define CALL_NEXT(name, ...) (next_##name == NULL ? find_##name() : (void)0, next_##name(__VA_ARGS__))
+
 #endif

@@ -104,9 +104,7 @@ static const char *resolve(const char *path, char out[PATH_MAX])
 	{                                                                                                              \
 		char out[PATH_MAX];                                                                                    \
                                                                                                                        \
-		if (next_##name == NULL)                                                                               \
-			find_##name();                                                                                 \
-		return next_##name(__VA_ARGS__);                                                                       \
+		return CALL_NEXT(name, __VA_ARGS__);                                                                   \
 	}
 
 /* The same of a function whose last argument is there if the flags say so. */
@@ -124,9 +122,7 @@ static const char *resolve(const char *path, char out[PATH_MAX])
 		va_end(more);                                                                                          \
 		if (is_cm(path))                                                                                       \
 			return descriptors_open_cm();                                                                  \
-		if (next_##name == NULL)                                                                               \
-			find_##name();                                                                                 \
-		return next_##name(__VA_ARGS__);                                                                       \
+		return CALL_NEXT(name, __VA_ARGS__);                                                                   \
 	}
 
 #define PATH resolve(path, out)

@@ -120,27 +120,27 @@ static void respond(struct call *call, uint64_t response, const void *data, size
 	memcpy((void *)(uintptr_t)response, data, bytes < call->room ? bytes : call->room);
 }
 
+/* An IPv4 address in the form of IPv6 is that IPv4 address. */
 static bool to_addr(const void *from, struct hf_addr *addr_out)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct sockaddr *sa = from;
 	union ibv_gid gid;
+	uint16_t port;
 
 	*addr_out = (struct hf_addr){0};
 	if (sa->sa_family == AF_INET) {
 		memcpy(&addr_out->in, from, sizeof(addr_out->in));
-	} else if (sa->sa_family == AF_INET6) {
-		memcpy(&addr_out->in6, from, sizeof(addr_out->in6));
-		memcpy(gid.raw, &addr_out->in6.sin6_addr, sizeof(gid.raw));
-		if (memcmp(gid.raw, mapped, sizeof(mapped)) == 0) {
-			uint16_t port = hf_addr_port(addr_out);
-
-			*addr_out = (struct hf_addr){0};
-			gid_put_host(&gid, addr_out);
-			hf_addr_set_port(addr_out, port);
-		}
-	} else {
+		return true;
+	}
+	if (sa->sa_family != AF_INET6)
 		return false;
+	memcpy(&addr_out->in6, from, sizeof(addr_out->in6));
+	gid = gid_of_addr(addr_out);
+	if (gid_is_ipv4(&gid)) {
+		port = hf_addr_port(addr_out);
+		*addr_out = (struct hf_addr){0};
+		gid_put_host(&gid, addr_out);
+		hf_addr_set_port(addr_out, port);
 	}
 	return true;
 }

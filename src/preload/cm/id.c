@@ -248,11 +248,6 @@ static struct hf_addr source_for(const struct cm_id *id, const struct hf_addr *r
 	return source;
 }
 
-static bool has_family(const struct hf_addr *addr)
-{
-	return addr->sa.sa_family == AF_INET || addr->sa.sa_family == AF_INET6;
-}
-
 int cm_id_resolve_addr(struct cm_id *id, const struct hf_addr *local, const struct hf_addr *remote)
 {
 	struct hf_addr source = source_for(id, remote);
@@ -261,7 +256,7 @@ int cm_id_resolve_addr(struct cm_id *id, const struct hf_addr *local, const stru
 	if (hf_addr_is_any(remote))
 		return -EINVAL;
 	if (id->state == CM_IDLE)
-		rc = cm_id_bind(id, local != NULL && has_family(local) && !hf_addr_is_any(local) ? local : &source);
+		rc = cm_id_bind(id, local != NULL && !hf_addr_is_any(local) ? local : &source);
 	if (rc != 0)
 		return rc;
 	if (id->state != CM_BOUND)
