@@ -14,11 +14,10 @@ import sys
 import time
 
 import program
-from verbs_pair import DEVICE, Over, Pair, need, until
+from verbs_pair import DEVICE, Pair, lasting, need
 
 PINGS = {"shm": 20000, "soft": 3000}  # some seconds on a slow machine
 CUTS = 5
-DOUBLINGS = 6
 FILE_BYTES = 5_000_001
 
 
@@ -29,14 +28,11 @@ def _runs(directory, *command, words=(), **more):
     return said
 
 
-def _cut(pair, cuts):
+def _goes_on(pair):
     pair.until_established()
     pair.until_traffic()
-    for _ in range(cuts):
-        cut = pair.rail()
-        pair.link("down", f"client/{cut}")
-        until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
-        pair.link("up", f"client/{cut}")
+    pair.cut(CUTS)
+    pair.finish()
 
 
 def _rping(directory, count, *more):
@@ -57,17 +53,7 @@ def rping_runs_over_ipv6(directory):
 
 
 def rping_goes_on_while_rails_are_cut(directory):
-    count = PINGS[DEVICE]
-    for _ in range(DOUBLINGS):
-        pair = _rping(directory, count, "-S", "4096")
-        try:
-            _cut(pair, CUTS)
-            break
-        except Over:
-            count *= 2
-    else:
-        raise AssertionError(f"{count} pings were over before {CUTS} cuts")
-    pair.finish()
+    lasting(PINGS[DEVICE], lambda count: _goes_on(_rping(directory, count, "-S", "4096")))
 
 
 def a_client_that_is_killed_disconnects(directory):
@@ -119,17 +105,8 @@ def rstream_does_not_block(directory):
 
 
 def rstream_goes_on_while_rails_are_cut(directory):
-    count = PINGS[DEVICE]
-    for _ in range(DOUBLINGS):
-        pair = Pair(directory, "rstream", "-T", "v", "-S", "4096", "-C", str(count), cm=True, client=["-s", "127.0.0.1"])
-        try:
-            _cut(pair, CUTS)
-            break
-        except Over:
-            count *= 2
-    else:
-        raise AssertionError(f"{count} transfers were over before {CUTS} cuts")
-    pair.finish()
+    lasting(PINGS[DEVICE], lambda count: _goes_on(Pair(directory, "rstream", "-T", "v", "-S", "4096", "-C", str(count), cm=True,
+                                                       client=["-s", "127.0.0.1"])))
 
 
 def riostream_writes_through_its_sockets(directory):

@@ -18,6 +18,7 @@ import program
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
 START_LIMIT_S = 30
 END_LIMIT_S = 5
+DOUBLINGS = 6
 
 
 def _has_alarm(process, mask):
@@ -51,6 +52,16 @@ class Over(AssertionError):
 
 class Unsteady(Exception):
     """Others were using the cores, and the run shows nothing."""
+
+
+def lasting(count, run):
+    """run(count), with a count that lasts until the test is done, on this machine and today."""
+    for _ in range(DOUBLINGS):
+        try:
+            return run(count)
+        except Over as over:
+            why, count = over, 2 * count
+    raise why
 
 
 def need(name):
@@ -120,10 +131,11 @@ class Pair:
             path.write_text(json.dumps(self.configure(node, self.fabric)))
             options = ["--config", str(path)]
         with open(self._log(node), "w", encoding="utf-8") as log:
-            _STARTED.append(subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
-                                             env=environment, text=True, start_new_session=True, stdin=subprocess.DEVNULL,
-                                             stdout=subprocess.PIPE, stderr=log))
-        return _STARTED[-1]
+            process = subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
+                                       env=environment, text=True, start_new_session=True, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=log)
+        _STARTED.append(process)
+        return process
 
     def _log(self, node):
         return pathlib.Path(self.directory) / f"{node}.log"
@@ -162,6 +174,14 @@ class Pair:
             if all(_succeeds(process) for process in (self.client, self.server)):
                 raise Over(f"ended before {link} was {way}") from failure
             raise
+
+    def cut(self, cuts):
+        """Cuts and restores a rail of the client so often while both run."""
+        for _ in range(cuts):
+            cut = self.rail()
+            self.link("down", f"client/{cut}")
+            until("on the rail that was cut", lambda cut=cut: self.rail() != cut, self.server, self.client)
+            self.link("up", f"client/{cut}")
 
     def client_says(self):
         """What the client printed, when it succeeded; the server goes on by itself, and is ended."""

@@ -7,30 +7,20 @@ import re
 import sys
 
 import program
-from verbs_pair import DEVICE, Over, Pair, Unsteady, need, until
+from verbs_pair import DEVICE, Pair, Unsteady, lasting, need
 
 UNSTEADY_RUNS = 5
 PERIOD_S = 0.01
 PINGPONGS = {"shm": 60000, "soft": 8000}  # at first: some seconds on a slow machine
 PINGPONGS_BY_EVENTS = {"shm": 8000, "soft": 3000}
-DOUBLINGS = 6
 ENDLESS = ["-D", "100", "-f", "30"]  # seconds; the test ends it
-
-
-def _cut(pair, cuts):
-    """Cuts and restores a rail of the client so often while both run."""
-    for _ in range(cuts):
-        cut = pair.rail()
-        pair.link("down", f"client/{cut}")
-        until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
-        pair.link("up", f"client/{cut}")
 
 
 def _run(pair, cuts):
     """What both printed; a rail of the client was cut and restored so often in the middle."""
     if cuts > 0:
         pair.until_traffic()
-    _cut(pair, cuts)
+    pair.cut(cuts)
     return pair.finish()
 
 
@@ -38,7 +28,7 @@ def _run_timed(pair, cuts):
     """The same of perftest with -D, which counts operations that it began after the last rail was restored."""
     pair.until_traffic()
     pair.until_measuring()
-    _cut(pair, cuts)
+    pair.cut(cuts)
     for _ in range(3):
         pair.end_period()
     return pair.finish()
@@ -165,15 +155,8 @@ def ib_atomic_lat_waits_for_events(directory):
 
 
 def _pingpong_goes_on_through_cuts(directory, iterations, cuts, *options):
-    """With as many iterations as last until the cuts are over, on this machine and today."""
-    for _ in range(DOUBLINGS):
-        try:
-            _runs(directory, "ibv_rc_pingpong", *options, "-c", "-s", "65536", "-n", str(iterations), cuts=cuts,
-                  words=[f"{iterations} iters"])
-            return
-        except Over as over:
-            why, iterations = over, 2 * iterations
-    raise why
+    lasting(iterations, lambda count: _runs(directory, "ibv_rc_pingpong", *options, "-c", "-s", "65536", "-n", str(count),
+                                            cuts=cuts, words=[f"{count} iters"]))
 
 
 def pingpong_goes_on_through_cuts(directory):

@@ -532,32 +532,13 @@ static void a_process_connects_to_itself(struct side *side)
 
 int main(int argc, char **argv)
 {
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-	static const struct {
-		const char *name;
-		void (*test)(struct side *side);
-	} tests[] = {TEST(private_data_of_all_sizes_arrive), TEST(a_thousand_connections_are_made_and_ended),
-		TEST(an_id_that_goes_withdraws_its_request), TEST(a_listener_that_moves_keeps_its_requests),
-		TEST(a_child_that_closes_its_descriptors_ends_no_connection),
-		TEST(a_program_without_standard_input_has_a_channel), TEST(a_listener_that_died_rejects),
-		TEST(a_peer_that_never_answers_is_unreachable), TEST(a_port_has_one_listener),
-		TEST(a_channel_can_be_polled), TEST(a_process_connects_to_itself)};
-	const unsigned n = sizeof(tests) / sizeof(tests[0]);
-	bool failed = false;
+	static const struct side_test tests[] = {SIDE_TEST(private_data_of_all_sizes_arrive),
+		SIDE_TEST(a_thousand_connections_are_made_and_ended), SIDE_TEST(an_id_that_goes_withdraws_its_request),
+		SIDE_TEST(a_listener_that_moves_keeps_its_requests),
+		SIDE_TEST(a_child_that_closes_its_descriptors_ends_no_connection),
+		SIDE_TEST(a_program_without_standard_input_has_a_channel), SIDE_TEST(a_listener_that_died_rejects),
+		SIDE_TEST(a_peer_that_never_answers_is_unreachable), SIDE_TEST(a_port_has_one_listener),
+		SIDE_TEST(a_channel_can_be_polled), SIDE_TEST(a_process_connects_to_itself)};
 
-	side_holdfast = argc > 1 ? argv[1] : "holdfast";
-	printf("1..%u\n", n);
-	for (unsigned i = 0; i < n; i++) {
-		int status;
-
-		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
-			continue;
-		status = side_run(tests[i].test, i);
-		failed = failed || status != 0;
-		printf("%s %u - %s\n", status == 0 ? "ok" : "not ok", i + 1, tests[i].name);
-	}
-	return failed;
+	return side_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }

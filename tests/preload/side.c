@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 const char *side_holdfast;
@@ -219,7 +219,7 @@ static void run_side(void (*test)(struct side *side), unsigned index, int number
 }
 
 /* The worse of both sides' statuses. */
-int side_run(void (*test)(struct side *side), unsigned index)
+static int run(void (*test)(struct side *side), unsigned index)
 {
 	int pair[2], worst = 0;
 
@@ -240,4 +240,23 @@ int side_run(void (*test)(struct side *side), unsigned index)
 		worst = status > worst ? status : worst;
 	}
 	return worst;
+}
+
+int side_run(const struct side_test *tests, unsigned n, int argc, char **argv)
+{
+	bool failed = false;
+
+	side_holdfast = argc > 1 ? argv[1] : "holdfast";
+	printf("1..%u\n", n);
+	for (unsigned i = 0; i < n; i++) {
+		int status;
+
+		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
+			continue;
+		status = run(tests[i].test, i);
+		failed = failed || (status != 0 && status != EXIT_SKIP);
+		printf("%s %u - %s%s\n", status == 0 || status == EXIT_SKIP ? "ok" : "not ok", i + 1, tests[i].name,
+			status == EXIT_SKIP ? " # SKIP this device has no remote atomics in private memory" : "");
+	}
+	return failed;
 }

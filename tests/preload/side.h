@@ -40,8 +40,17 @@ struct side {
 	struct hello mine, theirs;
 };
 
-/* Runs a test as sides 0 and 1, in processes of their own with a socketpair. The worse of their statuses. */
-int side_run(void (*test)(struct side *side), unsigned index);
+#define SIDE_TEST(function)                                                                                            \
+	{                                                                                                              \
+		.name = #function, .test = function                                                                    \
+	}
+struct side_test {
+	const char *name;
+	void (*test)(struct side *side);
+};
+/* Runs each test as sides 0 and 1, in processes of their own with a socketpair; prints TAP. The arguments of main:
+ * side_holdfast, and words of the names of tests. Returns the status to leave with. */
+int side_run(const struct side_test *tests, unsigned n, int argc, char **argv);
 void meet(struct side *side);
 void open_device(struct side *side);
 struct ibv_qp *make_qp(struct side *side, struct ibv_cq *cq, enum ibv_qp_type type);

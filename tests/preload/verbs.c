@@ -813,48 +813,31 @@ static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 
 int main(int argc, char **argv)
 {
-#define TEST(name)                                                                                                     \
-	{                                                                                                              \
-#name, name                                                                                            \
-	}
-	static const struct {
-		const char *name;
-		void (*test)(struct side *side);
-	} tests[] = {TEST(what_is_not_there_says_so), TEST(an_error_is_returned_and_in_errno),
-		TEST(a_library_that_opens_libibverbs_has_our_device), TEST(completion_queues_have_limits),
-		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
-		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
-		TEST(queue_pairs_of_one_process_reach_each_other_and_themselves),
-		TEST(a_queue_pair_to_itself_that_fails_flushes_both_its_queues),
-		TEST(datagrams_arrive_with_their_header_and_can_be_answered),
-		TEST(datagrams_need_a_receive_and_the_qkey), TEST(datagram_queue_pairs_follow_the_rules),
-		TEST(datagrams_flow_on_through_cuts), TEST(queue_pairs_share_receives),
-		TEST(one_that_consumes_has_most_receives_and_others_find_some),
-		TEST(a_reset_empties_the_queues_unless_it_was_connected),
-		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
-		TEST(memory_that_is_not_there_is_not_registered), TEST(memory_that_is_taken_away_ends_no_process),
-		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
-		TEST(a_blocked_thread_wakes_for_each_message),
-		TEST(each_event_is_followed_by_a_completion_at_the_first_poll),
-		TEST(what_was_polled_makes_its_event_all_the_same),
-		TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),
-		TEST(a_thread_that_is_cancelled_while_it_polls_stops_no_other),
-		TEST(threads_of_both_sides_write_at_once), TEST(threads_of_both_sides_count_each_add_once),
-		TEST(adds_go_on_through_cuts_each_once_with_its_value),
-		TEST(queue_pairs_of_one_process_go_on_through_cuts), TEST(a_port_is_up_while_any_of_its_rails_is)};
-	const unsigned n = sizeof(tests) / sizeof(tests[0]);
-	bool failed = false;
+	static const struct side_test tests[] = {SIDE_TEST(what_is_not_there_says_so),
+		SIDE_TEST(an_error_is_returned_and_in_errno), SIDE_TEST(a_library_that_opens_libibverbs_has_our_device),
+		SIDE_TEST(completion_queues_have_limits), SIDE_TEST(a_device_list_is_one_piece_of_memory),
+		SIDE_TEST(the_device_is_found_in_the_file_system), SIDE_TEST(old_and_new_queries_agree),
+		SIDE_TEST(moves_and_posts_follow_the_rules),
+		SIDE_TEST(queue_pairs_of_one_process_reach_each_other_and_themselves),
+		SIDE_TEST(a_queue_pair_to_itself_that_fails_flushes_both_its_queues),
+		SIDE_TEST(datagrams_arrive_with_their_header_and_can_be_answered),
+		SIDE_TEST(datagrams_need_a_receive_and_the_qkey), SIDE_TEST(datagram_queue_pairs_follow_the_rules),
+		SIDE_TEST(datagrams_flow_on_through_cuts), SIDE_TEST(queue_pairs_share_receives),
+		SIDE_TEST(one_that_consumes_has_most_receives_and_others_find_some),
+		SIDE_TEST(a_reset_empties_the_queues_unless_it_was_connected),
+		SIDE_TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
+		SIDE_TEST(memory_that_is_not_there_is_not_registered),
+		SIDE_TEST(memory_that_is_taken_away_ends_no_process),
+		SIDE_TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
+		SIDE_TEST(a_blocked_thread_wakes_for_each_message),
+		SIDE_TEST(each_event_is_followed_by_a_completion_at_the_first_poll),
+		SIDE_TEST(what_was_polled_makes_its_event_all_the_same),
+		SIDE_TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),
+		SIDE_TEST(a_thread_that_is_cancelled_while_it_polls_stops_no_other),
+		SIDE_TEST(threads_of_both_sides_write_at_once), SIDE_TEST(threads_of_both_sides_count_each_add_once),
+		SIDE_TEST(adds_go_on_through_cuts_each_once_with_its_value),
+		SIDE_TEST(queue_pairs_of_one_process_go_on_through_cuts),
+		SIDE_TEST(a_port_is_up_while_any_of_its_rails_is)};
 
-	side_holdfast = argc > 1 ? argv[1] : "holdfast";
-	printf("1..%u\n", n);
-	for (unsigned i = 0; i < n; i++) {
-		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
-			continue;
-		int status = side_run(tests[i].test, i);
-
-		failed = failed || (status != 0 && status != EXIT_SKIP);
-		printf("%s %u - %s%s\n", status == 0 || status == EXIT_SKIP ? "ok" : "not ok", i + 1, tests[i].name,
-			status == EXIT_SKIP ? " # SKIP this device has no remote atomics in private memory" : "");
-	}
-	return failed;
+	return side_run(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }
